@@ -1,0 +1,101 @@
+"""archmodel: one design file in (a machine, a model, a parallel plan), a trusted estimate out.
+
+    import archmodel as am
+
+    design = am.load("designs/mlperf_dcnv2_dgx_h100.yaml")
+    answer = am.estimate(design)
+    answer.iteration_time, answer.throughput, answer.fits, answer.bound
+
+Names are imported when they are first used, so `import archmodel` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from archmodel import catalogue, validation
+    from archmodel.design import Design, load, load_system
+    from archmodel.errors import ArchmodelError, DesignError, DoesNotFit, Problem
+    from archmodel.estimate.estimate import estimate
+    from archmodel.estimate.result import Estimate
+    from archmodel.execute.check import check
+    from archmodel.execute.execute import execute
+    from archmodel.program import Program
+    from archmodel.system import System
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ArchmodelError": "archmodel.errors",
+    "Design": "archmodel.design",
+    "DesignError": "archmodel.errors",
+    "DoesNotFit": "archmodel.errors",
+    "Estimate": "archmodel.estimate.result",
+    "Problem": "archmodel.errors",
+    "Program": "archmodel.program",
+    "System": "archmodel.system",
+    "catalogue": "archmodel",
+    "check": "archmodel.execute.check",
+    "estimate": "archmodel.estimate.estimate",
+    "execute": "archmodel.execute.execute",
+    "load": "archmodel.design",
+    "load_system": "archmodel.design",
+    "validation": "archmodel",
+}
+"""Where each public name lives; those at home in `archmodel` are its modules."""
+
+__all__ = [
+    "ArchmodelError",
+    "Design",
+    "DesignError",
+    "DoesNotFit",
+    "Estimate",
+    "Problem",
+    "Program",
+    "System",
+    "__version__",
+    "catalogue",
+    "check",
+    "estimate",
+    "execute",
+    "load",
+    "load_system",
+    "validation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'archmodel' has no attribute {name!r}")
+    if home == __name__ or home.startswith(f"{__name__}.{name}."):
+        return import_module(f"{__name__}.{name}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Function(ModuleType):
+    """A package that is also the function of its own name: `archmodel.estimate(design)`."""
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module(_HOME[name]), name)(*args, **keywords)
+
+
+class _Package(ModuleType):
+    """Python hangs an imported package on its parent under the package's name; those two must stay callable."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and _HOME.get(name, "").startswith(f"{__name__}.{name}."):
+            value.__class__ = _Function
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,297 @@
+"""The command `archmodel`. Results go to standard output, everything else to standard error.
+
+Exit codes: 0 fine; 1 the design does not fit, or a check failed; 2 bad input; 130 interrupted; 141 the reader of the
+output went away.
+Each command imports what it needs when it runs, so that `archmodel --help` is immediate.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from archmodel import __version__
+from archmodel.errors import ArchmodelError, escape, nearest
+
+if TYPE_CHECKING:
+    from archmodel.design import Design
+    from archmodel.estimate.result import Estimate
+
+FINE, NO, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
+
+
+class Commands(click.Group):
+    """Click's group, with our exit codes and the nearest name for a mistyped command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            close = nearest(name, self.list_commands(ctx), 1)
+            meant = f" did you mean {close[0]}?" if close else f" known: {', '.join(self.list_commands(ctx))}"
+            raise click.UsageError(f"no command {escape(name)};{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except ArchmodelError as error:
+            fail(str(error))
+        except OSError as error:
+            raise click.exceptions.Exit(_after(error)) from None
+        return result
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        try:
+            extra["standalone_mode"] = False
+            code = super().main(args, *rest, **extra)
+        except click.Abort:
+            click.echo("interrupted", err=True)
+            code = INTERRUPTED
+        except click.ClickException as error:
+            error.show()
+            code = BAD_INPUT
+        sys.exit(code if isinstance(code, int) else FINE)
+
+
+def _after(error: OSError) -> int:
+    """What is left to do when standard output or a file to write fails."""
+    if error.errno == errno.EPIPE:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing to flush to at exit
+        return READER_GONE
+    click.echo(escape(f"{error.filename or 'output'}: {error.strerror or error}"), err=True)
+    return BAD_INPUT
+
+
+def fail(message: str) -> NoReturn:
+    """Says what is wrong on standard error and exits as bad input does."""
+    click.echo(message, err=True)
+    raise click.exceptions.Exit(BAD_INPUT)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without "·" gets "?", no traceback
+    commands()
+
+
+class Setting(click.ParamType[tuple[str, str]]):
+    """`path=value`."""
+
+    name = "path=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        path, equals, text = str(value).partition("=")
+        if not (equals and path.strip()):
+            self.fail(f'{escape(repr(value))} is not path=value, e.g. system.node.nic.bandwidth="400 Gbit/s"')
+        return path.strip(), text.strip()
+
+
+design_file = click.argument("design", type=click.Path(path_type=Path))
+settings = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    type=Setting(),
+    help='Change a value: --set system.node.nic.bandwidth="400 Gbit/s". May be repeated.',
+)
+root = click.option("--root", type=click.Path(path_type=Path), help="A directory that `use:` may not leave.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object in SI units.")
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="archmodel")
+def commands() -> None:
+    """Predict what a machine does with a model under a parallel plan, and what bounds it.
+
+    A design file names all three. See docs/design-files.md, or start from one that `archmodel catalogue` lists.
+    """
+
+
+@commands.command()
+@design_file
+@settings
+@as_json
+@click.option("--ops", "-v", is_flag=True, help="Also list every op.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the timeline for Perfetto (.json or .json.gz).",
+)
+@root
+def evaluate(
+    design: Path,
+    sets: tuple[tuple[str, str], ...],
+    as_json: bool,
+    ops: bool,
+    trace: Path | None,
+    root: Path | None,
+) -> None:
+    """Predict time, memory, energy and cost.
+
+    Prints what DESIGN takes and what bounds it. Exits with 1 when it does not fit.
+    """
+    from archmodel.estimate.estimate import estimate
+
+    answer = estimate(_load(design, sets, root))
+    if trace is not None:
+        from archmodel.report import trace as perfetto
+
+        shown = perfetto.write(answer, trace)
+        click.echo(f"wrote {escape(str(trace))} ({shown}); open it at ui.perfetto.dev", err=True)
+    if as_json:
+        from archmodel.report.as_json import to_dict
+
+        _print_json(to_dict(answer))
+    else:
+        from archmodel.report.terminal import show_estimate
+
+        show_estimate(answer, path=str(design), ops=ops)
+    if not answer.fits:
+        for line in overflows(answer):
+            click.echo(line, err=True)
+        raise click.exceptions.Exit(NO)
+
+
+def overflows(answer: Estimate) -> list[str]:
+    """One sentence for every tier that holds too much: by how much, where, and what takes it."""
+    from archmodel.report.ranks import on_rank
+    from archmodel.report.words import data
+
+    return [
+        f"does not fit: {tier} of rank {need.worst_rank} needs {data(need.worst)} of "
+        f"{data(on_rank(need.capacity, need.worst_rank))} ({need.overflow})"
+        for tier, need in answer.memory.items()
+        if not need.fits
+    ]
+
+
+@commands.command()
+@design_file
+@settings
+@as_json
+@root
+def check(design: Path, sets: tuple[tuple[str, str], ...], as_json: bool, root: Path | None) -> None:
+    """Prove the estimate's bytes by running them.
+
+    Runs a shrunk DESIGN in numpy: results against an unsharded reference, every byte against the estimate. Exits with 1
+    when anything differs.
+    """
+    from archmodel.execute.check import check as run_check
+
+    report = run_check(_load(design, sets, root))
+    if as_json:
+        from archmodel.report.as_json import finite
+
+        _print_json(finite(report.to_dict()))
+    else:
+        for line in report.lines():
+            click.echo(line)
+    if not report.passed:
+        click.echo("the check failed", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+@commands.command()
+def schema() -> None:
+    """Print the JSON schema of a design file."""
+    from archmodel.design import json_schema
+
+    _print_json(json_schema())
+
+
+@commands.command()
+@design_file
+@click.argument("op", required=False)
+@settings
+@click.option("--assumptions", is_flag=True, help="List every value that no source backs.")
+@root
+def explain(
+    design: Path, op: str | None, sets: tuple[tuple[str, str], ...], assumptions: bool, root: Path | None
+) -> None:
+    """Show the formula behind a number.
+
+    The laws behind OP of DESIGN with their equations, their inputs with sources, and the parts of the result.
+    Without OP: the ops there are.
+    """
+    from archmodel.report import explain as words
+
+    loaded = _load(design, sets, root)
+    if assumptions:
+        words.show_assumptions(loaded)
+    elif op is None:
+        words.show_ops(loaded, path=str(design))
+    else:
+        words.show_op(loaded, op)
+
+
+@commands.command()
+@as_json
+def validate(as_json: bool) -> None:
+    """Hold predictions against publications."""
+    from archmodel.validation import scoreboard
+
+    rows = scoreboard()
+    if as_json:
+        from archmodel.report.scoreboard import to_list
+
+        _print_json(to_list(rows))
+    else:
+        from archmodel.report.scoreboard import show_scoreboard
+
+        show_scoreboard(rows)
+
+
+@commands.command()
+@as_json
+def catalogue(as_json: bool) -> None:
+    """List the designs that come along."""
+    from archmodel import catalogue as shelf
+
+    rows = shelf.entries()
+    if as_json:
+        _print_json([row._asdict() for row in rows])
+    else:
+        from archmodel.report.listing import show_catalogue
+
+        show_catalogue(rows)
+
+
+@commands.group(cls=Commands)
+def calibrate() -> None:
+    """Fit constants to measurements."""
+
+
+@calibrate.command()
+@click.argument("measurements", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the YAML block here (else: print it).")
+@click.option("--html", type=click.Path(path_type=Path), help="Draw measured against fitted times here.")
+def gpu(measurements: Path, output: Path | None, html: Path | None) -> None:
+    """Fit a GPU's kernel constants.
+
+    MEASUREMENTS is a table of measured times (see docs/models.md).
+    """
+
+
+def _load(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> Design:
+    from archmodel.design import load
+
+    return load(path, root=root, sets=dict(sets))
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    click.echo(json.dumps(value, indent=2, allow_nan=False))

@@ -1,0 +1,193 @@
+"""Seconds of a schedule on a topology: start-up and steps, then bytes over the slowest dimension.
+
+    time = base + sum_d steps_d latency_d + max_d (x_d + sqrt(fill x_d)) + kept / copy_bandwidth
+    x_d  = bytes sent_d / (bandwidth_d share_d efficiency_d fraction)
+
+Dimensions overlap: a collective's chunks are on the scale-up links while earlier ones are on the network
+interface, and sends to GPUs and to interfaces run in one kernel, so the slower dimension sets the rate and
+the latencies of both add up. `base`, `fraction`, `fill` and, where it differs, the latency belong to a
+protocol; of those that the library would use for such a message, the fastest is taken. Alpha-beta leaves out
+protocols: base 0, fraction 1, no fill, no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from archmodel.collectives.kinds import CollectiveError, Fidelity
+from archmodel.collectives.schedule import Family, Schedule
+from archmodel.network.dimension import Dimension
+from archmodel.network.protocol import PLAIN, Protocol
+from archmodel.network.topology import Topology
+from archmodel.quantities import Num
+
+Names = np.ndarray[tuple[int, ...], np.dtype[np.str_]]
+Truth = np.bool_ | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+Rows = tuple[Protocol, ...]
+"""One protocol for each crossed dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Seconds by part, and what was chosen; every field broadcasts."""
+
+    latency: Num
+    bandwidth: Num
+    copy: Num
+    protocol: str | Names
+    bound: str | Names
+
+    @property
+    def total(self) -> Num:
+        return self.latency + self.bandwidth + self.copy
+
+
+def price(topology: Topology, schedule: Schedule, fidelity: Fidelity) -> Price:
+    """The schedule at the best protocol the library would use; zero time for a group of one rank."""
+    crossed = [d for d in topology.dimensions if d.name in schedule.steps]
+    if not crossed:
+        nothing = 0.0 * schedule.message
+        return Price(nothing, nothing, nothing, "none", "none")
+    best: Price | None = None
+    for name, rows in _alternatives(crossed, schedule.family, fidelity):
+        candidate = _priced(name, rows, crossed, schedule, fidelity)
+        best = candidate if best is None else faster(best, candidate)
+    if best is None:
+        raise CollectiveError(f"the {crossed[0].kind} fabric has no {schedule.family} protocol")
+    return best
+
+
+def transfer(sent: Num, rate: Num, fill: Num) -> Num:
+    """Seconds to send `sent` bytes in pipelined chunks: x + sqrt(fill x), x = sent / rate; >= sent / rate."""
+    x = sent / rate
+    return x + np.sqrt(fill * x)
+
+
+def faster(a: Price, b: Price) -> Price:
+    """The cheaper of two prices, element by element; `a` where they are equal."""
+    a_wins = np.less_equal(a.total, b.total)
+    if a_wins.all():
+        return a
+    if not a_wins.any():
+        return b
+    return choose(a_wins, a, b)
+
+
+def choose(condition: Truth, a: Price, b: Price) -> Price:
+    """`a` where the condition holds, else `b`."""
+    return Price(
+        latency=np.where(condition, a.latency, b.latency),
+        bandwidth=np.where(condition, a.bandwidth, b.bandwidth),
+        copy=np.where(condition, a.copy, b.copy),
+        protocol=either(condition, a.protocol, b.protocol),
+        bound=either(condition, a.bound, b.bound),
+    )
+
+
+def either(condition: Truth, a: str | Names, b: str | Names) -> str | Names:
+    """Names by condition; a plain string where they agree."""
+    if isinstance(a, str) and isinstance(b, str) and a == b:
+        return a
+    chosen: Names = np.where(condition, a, b)
+    return chosen if chosen.ndim else str(chosen)
+
+
+def _priced(name: str, rows: Rows, crossed: list[Dimension], schedule: Schedule, fidelity: Fidelity) -> Price:
+    """The schedule with one protocol per dimension; infinite where the library would not use it."""
+    family = schedule.family
+    moves = [
+        transfer(schedule.sent[d.name], _rate(d, family) * row.fraction, row.fill)
+        for d, row in zip(crossed, rows, strict=True)
+    ]
+    slowest: Num = moves[0]
+    bound: str | Names = crossed[0].name
+    if len(moves) == 2:
+        slowest = np.maximum(moves[0], moves[1])
+        bound = either(np.less(moves[0], moves[1]), crossed[1].name, crossed[0].name)
+    latency: Num = _start(rows, family)
+    for d, row in zip(crossed, rows, strict=True):
+        latency = latency + _latency(d, row, schedule)
+    return Price(
+        latency=np.where(_allowed(rows, schedule), latency, np.inf),
+        bandwidth=slowest,
+        copy=0.0 * schedule.kept if fidelity == "alpha_beta" else _copy(crossed, schedule.kept),
+        protocol=name,
+        bound=bound,
+    )
+
+
+def _rate(d: Dimension, family: Family) -> Num:
+    return {"direct": d.direct_bandwidth, "tree": d.tree_bandwidth}.get(family, d.ring_bandwidth)
+
+
+def _start(rows: Rows, family: Family) -> Num:
+    """One kernel starts once: the longest start-up of the dimensions."""
+    starts = [row.direct_base if family == "direct" else row.base for row in rows]
+    longest: Num = 0.0
+    for start in starts:
+        longest = np.maximum(longest, 0.0 if start is None else start)
+    return longest
+
+
+def _latency(d: Dimension, row: Protocol, schedule: Schedule) -> Num:
+    """Ring and tree: every step in turn. Direct: one hop a phase, plus the cost of posting to every peer."""
+    hop = d.latency if row.step_latency is None else row.step_latency
+    steps = schedule.steps[d.name]
+    return schedule.phases * hop + steps * d.direct_latency if schedule.family == "direct" else steps * hop
+
+
+def _copy(crossed: list[Dimension], kept: Num) -> Num:
+    rates = [d.copy_bandwidth for d in crossed if d.copy_bandwidth is not None]
+    return kept / rates[0] if rates else 0.0 * kept
+
+
+def _allowed(rows: Rows, schedule: Schedule) -> Truth:
+    allowed: Truth = np.True_
+    for row in rows:
+        limit = row.direct_limit if schedule.family == "direct" else row.limit
+        if limit is not None:
+            allowed = np.logical_and(allowed, np.less_equal(schedule.message, limit))
+    return allowed
+
+
+def _alternatives(crossed: list[Dimension], family: Family, fidelity: Fidelity) -> Iterator[tuple[str, Rows]]:
+    """Protocols to choose from: one row per dimension, of the same name where the tables share names."""
+    if family == "in_network":
+        row = crossed[0].in_network
+        if row is None:
+            raise CollectiveError(f"the {crossed[0].kind} fabric does not reduce in the network")
+        plain = _bare(row) if fidelity == "alpha_beta" else row
+        yield "in_network", (plain,)
+        return
+    if fidelity == "alpha_beta":
+        yield "none", tuple(PLAIN for _ in crossed)
+        return
+    tables = [_usable(d.protocols or {"plain": PLAIN}, family) for d in crossed]
+    if len(tables) == 1:
+        yield from ((name, (row,)) for name, row in tables[0].items())
+        return
+    inner, outer = tables
+    shared = [name for name in inner if name in outer]
+    if any(_any_size(inner[name], family) and _any_size(outer[name], family) for name in shared):
+        yield from ((name, (inner[name], outer[name])) for name in shared)
+    else:
+        yield from ((f"{a}+{b}", (inner[a], outer[b])) for a in inner for b in outer)
+
+
+def _any_size(row: Protocol, family: Family) -> bool:
+    return (row.direct_limit if family == "direct" else row.limit) is None
+
+
+def _bare(row: Protocol) -> Protocol:
+    """An in-network row without start-up and fill."""
+    return row.model_copy(update={"base": 0.0, "fill": 0.0})
+
+
+def _usable(table: Mapping[str, Protocol], family: Family) -> dict[str, Protocol]:
+    def used(row: Protocol) -> bool:
+        return (row.direct_base if family == "direct" else row.base) is not None
+
+    return {name: row for name, row in table.items() if used(row)}

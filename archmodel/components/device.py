@@ -1,0 +1,73 @@
+"""What every compute device answers: how long a matrix product, a stream, a gather and an update take on it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from pydantic import Field
+
+from archmodel.components.base import Component, Family
+from archmodel.components.breakdown import Breakdown
+from archmodel.errors import ArchmodelError
+from archmodel.memory.tier import MemoryTier
+from archmodel.quantities import Num, PositiveFlopRate, Usd, Watts
+
+
+class Device(Component):
+    """A GPU, CPU or other accelerator with its own memory. All times broadcast over sizes and over fields."""
+
+    peaks: dict[str, PositiveFlopRate] = Field(
+        default_factory=dict, description="peak rate per precision, dense (no sparsity)"
+    )
+    hbm: MemoryTier = Field(description="the device's own memory")
+    idle_power: Watts | None = Field(default=None, description="drawn when nothing runs")
+    busy_power: Watts | None = Field(default=None, description="drawn when kernels run")
+    price: Usd | None = Field(default=None, description="of one device")
+
+    def peak(self, dtype: str) -> Num:
+        """FLOP/s in a precision. Raises ArchmodelError naming the precisions that there are."""
+        if dtype not in self.peaks:
+            raise ArchmodelError(f"{self.name or 'the device'} has no {dtype}; it has {', '.join(self.peaks)}")
+        return self.peaks[dtype]
+
+    @abstractmethod
+    def launch_overhead(self, graph: bool) -> Num:
+        """Seconds between one kernel's end and the next one's start."""
+
+    @abstractmethod
+    def gemm(
+        self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0
+    ) -> Breakdown:
+        """C[m, n] = A[m, k] B[k, n], `batch` times in one kernel."""
+
+    @abstractmethod
+    def stream(self, bytes_: Num, flops: Num = 0.0, dtype: str = "fp32", *, graph: bool = True) -> Breakdown:
+        """An elementwise, copy or reduction kernel that moves `bytes_` and does `flops`."""
+
+    @abstractmethod
+    def gather(
+        self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True
+    ) -> Breakdown:
+        """A fused pooled lookup: `demanded_bytes` of rows, of which `unique_bytes` are distinct, beside a stream."""
+
+    @abstractmethod
+    def exact_update(
+        self,
+        indices: Num,
+        gradient_bytes: Num,
+        gradient_unique_bytes: Num,
+        row_bytes: Num,
+        streamed_bytes: Num,
+        *,
+        graph: bool = True,
+    ) -> Breakdown:
+        """Sort `indices`, gather gradients, read and write distinct rows and their state (`row_bytes`, both ways)."""
+
+    def gemm_time(self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Num:
+        """Seconds of one matrix product; float for scalars, array for arrays."""
+        time = np.asarray(self.gemm(m, n, k, dtype, graph=graph, batch=batch).total)
+        return float(time) if time.ndim == 0 else time
+
+
+DEVICES: Family[Device] = Family("device")

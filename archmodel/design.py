@@ -1,0 +1,223 @@
+"""Designs: a system, a workload and a plan read from one file, checked whole, and lowered once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from archmodel import catalogue, source
+from archmodel.components.base import Component
+from archmodel.errors import ArchmodelError, DesignError, Problem
+from archmodel.parallel.lower import lower
+from archmodel.parallel.placement import Placement
+from archmodel.parallel.plan import Plan
+from archmodel.parallel.resolve import PlanError, resolve
+from archmodel.program import Layout, Program
+from archmodel.quantities import PositiveSeconds, SampleRate
+from archmodel.system import System
+from archmodel.workloads.recommendation import Workload, WorkloadFamily
+
+
+class Fact(Component):
+    """A published figure: where it was read, and whether a constant was tuned on it."""
+
+    source: str = Field(description="where the figure was read")
+    calibrated: bool = Field(default=False, description="true when a constant of ours was fitted on it")
+    value: float
+
+
+class PublishedRate(Fact):
+    """A published throughput."""
+
+    value: SampleRate  # type: ignore[assignment]
+
+
+class PublishedTime(Fact):
+    """A published time."""
+
+    value: PositiveSeconds  # type: ignore[assignment]
+
+
+class Published(Component):
+    """Published figures to hold predictions against."""
+
+    throughput: PublishedRate | None = Field(
+        default=None, description="samples per second of the whole system"
+    )
+    iteration_time: PublishedTime | None = Field(default=None, description="of one iteration in steady state")
+    latency: PublishedTime | None = Field(default=None, description="of one batch")
+
+    def facts(self) -> dict[str, Fact]:
+        """The given figures by quantity."""
+        named = {n: getattr(self, n) for n in ("throughput", "iteration_time", "latency")}
+        return {n: fact for n, fact in named.items() if fact is not None}
+
+
+class DesignFile(Component):
+    """What a design file holds."""
+
+    name: str = Field(description="title for reports")
+    system: System = Field(description="the machine")
+    workload: Annotated[Workload, WorkloadFamily.field()] = Field(description="the model and its batch")
+    plan: Annotated[Plan, BeforeValidator(lambda v: {"tables": v} if isinstance(v, str) else v)] = Field(
+        default_factory=Plan, description="how the model is laid over the ranks; `auto` decides everything"
+    )
+    published: Published = Field(
+        default_factory=Published, description="published figures of this very design"
+    )
+
+
+@dataclass(frozen=True)
+class Design:
+    """A checked design. Immutable; `with_` gives a changed copy."""
+
+    spec: DesignFile
+    tree: source.Located
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Title."""
+        return self.spec.name or ""
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+        return self.spec.system
+
+    @property
+    def workload(self) -> Workload:
+        """The model and its batch."""
+        return self.spec.workload
+
+    @property
+    def plan(self) -> Plan:
+        """The parallel plan as written."""
+        return self.spec.plan
+
+    @property
+    def published(self) -> dict[str, Fact]:
+        """Published figures by quantity."""
+        return self.spec.published.facts()
+
+    @property
+    def layout(self) -> Layout:
+        """How ranks sit on nodes."""
+        return Layout(self.system.nodes, self.system.node.gpus)
+
+    @cached_property
+    def provenance(self) -> dict[str, source.Provenance]:
+        """Source and status of every value that has one, by path."""
+        return source.provenance(self.tree)
+
+    @cached_property
+    def placement(self) -> Placement:
+        """The plan resolved into shards. Raises DesignError when the plan cannot be followed."""
+        tables = self.workload.table_arrays
+        try:
+            return resolve(
+                self.plan, tables, self.layout, self.workload.global_batch, capacities(self.system)
+            )
+        except PlanError as error:
+            raise DesignError(
+                [source.problem_at(self.tree, path, message) for path, message in error.problems]
+            ) from None
+
+    @cached_property
+    def program(self) -> Program:
+        """One iteration, lowered."""
+        return lower(self.workload, self.plan, self.placement)
+
+    def with_(self, changes: Mapping[str, Any]) -> Design:
+        """A copy with fields at dotted paths changed: unit strings, numbers in SI, mappings, or arrays.
+
+        An array holds design points; arrays of one evaluation broadcast against each other. Raises DesignError.
+        """
+        tree = self.tree
+        for path, value in changes.items():
+            if isinstance(value, np.ndarray):
+                value = np.asarray(value, dtype=np.float64)[..., None]  # the trailing axis is ranks
+            tree = source.set_path(tree, path, value)
+        changed = _checked(tree, self.path, python=True)
+        if _same_program(self, changed):
+            for name in ("placement", "program"):
+                if name in self.__dict__:
+                    changed.__dict__[name] = self.__dict__[name]
+        return changed
+
+
+def _same_program(old: Design, new: Design) -> bool:
+    """Whether nothing changed that placement and lowering look at."""
+    same_parts = all(new.tree.get(k) is old.tree.get(k) for k in ("workload", "plan"))
+    return same_parts and new.layout == old.layout and capacities(new.system) == capacities(old.system)
+
+
+def capacities(system: System) -> dict[str, float]:
+    """Bytes of each tier that one rank can use; the least over design points."""
+    node = system.node
+    result = {"hbm": float(np.min(np.asarray(node.device.hbm.capacity) - node.reserved_memory))}
+    if node.host is not None:
+        result["ddr"] = float(np.min(node.host.ddr.capacity)) / node.gpus
+    return result
+
+
+def load(
+    path: str | Path, *, root: str | Path | None = None, sets: Mapping[str, str] | None = None
+) -> Design:
+    """Read, compose and check a design file. `sets`: {dotted path: text} overrides, as --set gives them.
+
+    `root`: a directory that `use:` may not leave. Raises DesignError with every problem of the file.
+    """
+    problems: list[Problem] = []
+    tree = source.read(path, root=root, catalogue=catalogue.directory(), problems=problems)
+    for where, text in (sets or {}).items():
+        tree = source.set_path(tree, where, source.scalar(text), origin="--set")
+    return _checked(tree, Path(path), problems)
+
+
+def load_system(path: str | Path, *, root: str | Path | None = None) -> System:
+    """Read and check a system file. Raises DesignError."""
+    return source.validate(System, source.read(path, root=root, catalogue=catalogue.directory()))
+
+
+def _checked(
+    tree: source.Located, path: Path | None, problems: list[Problem] | None = None, *, python: bool = False
+) -> Design:
+    spec = source.validate(DesignFile, tree, python=python, problems=problems or ())
+    design = Design(spec, tree, path)
+    found = [source.problem_at(tree, where, message) for where, message in _unservable(design)]
+    try:
+        placement = design.placement
+    except DesignError as error:
+        found += error.problems
+    else:
+        if "ddr" in placement.tier and design.system.node.host is None:
+            found.append(source.problem_at(tree, "plan.tables", "puts rows in ddr, but the node has no host"))
+    if found:
+        raise DesignError(found)
+    return design
+
+
+def _unservable(design: Design) -> Iterator[tuple[str, str]]:
+    """Fabrics that cannot hold the ranks, and precisions that the device does not have."""
+    try:
+        design.system.topology()
+    except ArchmodelError as error:
+        yield "system.nodes", str(error)
+    try:
+        design.system.gpu.peak(design.plan.precision.compute)
+    except ArchmodelError as error:
+        yield "plan.precision.compute", str(error)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema of a design file, for editors."""
+    schema: dict[str, Any] = DesignFile.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return schema

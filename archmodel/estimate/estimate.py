@@ -1,0 +1,104 @@
+"""estimate(design): price every op, run the timeline, add memory, energy and cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from archmodel.estimate.memory import needs
+from archmodel.estimate.price import Machine, price
+from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
+from archmodel.estimate.timeline import Timeline, run
+from archmodel.program import Program, Tier
+from archmodel.quantities import Array, Num
+from archmodel.system import System
+
+if TYPE_CHECKING:
+    from archmodel.design import Design
+
+
+def estimate(design: Design) -> Estimate:
+    """Time, memory, energy and cost of one iteration of `design`, and what bounds it.
+
+    A plan that does not fit still gets an answer; `fits` says so and `memory` names the overflow.
+    """
+    return evaluate(design, design.system)
+
+
+def evaluate(design: Design, system: System) -> Estimate:
+    """`design` on a `system` of the same shape whose fields may hold arrays over design points (points, 1)."""
+    program = design.program
+    machine = Machine(
+        system.gpu, system.topology(), system.node.host, system.node.gpus, program.graph_capture
+    )
+    prices = [price(op.work, machine) for op in program.ops]
+    timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices])
+    ops = tuple(
+        OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True))
+    )
+    energy = _energy(system, program, ops, timeline)
+    return Estimate(
+        design,
+        program,
+        timeline,
+        ops,
+        needs(program, _capacity(system), {"hbm": system.node.reserved_memory}),
+        energy,
+        _cost(system, program, energy, timeline.period),
+    )
+
+
+def _capacity(system: System) -> dict[Tier, Num]:
+    """Bytes of each tier of one rank."""
+    capacity: dict[Tier, Num] = {"hbm": system.gpu.hbm.capacity}
+    if system.node.host is not None:
+        capacity["ddr"] = np.asarray(system.node.host.ddr.capacity) / system.node.gpus
+    return capacity
+
+
+def _energy(
+    system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline
+) -> Energy | None:
+    """Devices draw busy power while their compute stream runs and idle power else; the rest of a node is constant.
+
+    None when the device states no power.
+    """
+    device = system.gpu
+    if device.busy_power is None or device.idle_power is None:
+        return None
+    period = timeline.period
+    busy_ranks: Array = np.zeros(())
+    for o in ops:
+        if "compute" in o.op.streams:
+            busy_ranks = busy_ranks + o.time.sum(-1) * (program.ranks if o.time.shape[-1] == 1 else 1)
+    idle, full = _points(device.idle_power), _points(device.busy_power)
+    return Energy(
+        {
+            "device idle": idle * period * program.ranks,
+            "device busy": (full - idle) * busy_ranks,
+            "rest of the nodes": _points(system.node.other_power) * period * system.nodes,
+        },
+        period,
+        int(
+            round(float(program.local_batch.sum()) * (program.ranks if len(program.local_batch) == 1 else 1))
+        ),
+    )
+
+
+def _cost(system: System, program: Program, energy: Energy | None, period: Array) -> Cost | None:
+    """Capital written off linearly over the lifetime plus electricity; None without prices or a lifetime."""
+    economics = system.economics
+    if economics is None or system.node.price is None or energy is None:
+        return None
+    price_of_all = (_points(system.node.price) + _points(economics.network_price)) * system.nodes
+    return Cost(
+        capital=price_of_all * period / _points(economics.lifetime),
+        electricity=energy.iteration * _points(economics.facility_overhead) * _points(economics.electricity),
+        samples=energy.samples,
+    )
+
+
+def _points(value: Num) -> Num:
+    """A field over design points without its trailing rank axis."""
+    return value[..., 0] if isinstance(value, np.ndarray) and value.ndim else value

@@ -1,0 +1,151 @@
+"""Seconds for each kind of work on a machine: one `@price.register` per kind.
+
+A price is a `Breakdown` whose parts (launch, compute, memory, latency, scale_up, ...) sum to the time of the op on every
+rank: arrays (..., ranks) or (..., 1), leading axes over design points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from archmodel import collectives
+from archmodel.components.breakdown import Breakdown
+from archmodel.components.device import Device
+from archmodel.errors import ArchmodelError
+from archmodel.network.topology import Topology
+from archmodel.program import (
+    AllToAll,
+    Collective,
+    DotInteraction,
+    Elementwise,
+    EmbeddingLookup,
+    EmbeddingUpdate,
+    Gemm,
+    Work,
+)
+from archmodel.quantities import Array, itemsize
+from archmodel.system import Host
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What prices need: the device of every rank, the network between ranks, the host behind each device."""
+
+    device: Device
+    topology: Topology
+    host: Host | None
+    ranks_per_node: int
+    graph: bool
+
+
+@singledispatch
+def price(work: Work, machine: Machine) -> Breakdown:
+    """Time of `work` on every rank of `machine`, by part."""
+    raise ArchmodelError(f"no price is registered for work of kind {type(work).__name__}")
+
+
+@price.register
+def _(work: Gemm, machine: Machine) -> Breakdown:
+    """The product; operands of a fused epilogue stream beside it, so it takes at least as long as all bytes do."""
+    product = machine.device.gemm(work.m, work.n, work.k, work.dtype, graph=machine.graph)
+    if not (np.any(work.epilogue_reads) or np.any(work.epilogue_writes)):
+        return product
+    all_bytes = machine.device.stream(work.memory_bytes()["hbm"], dtype=work.dtype, graph=machine.graph)
+    return product + Breakdown({"memory": np.maximum(all_bytes.total - product.total, 0.0)})
+
+
+@price.register
+def _(work: Elementwise, machine: Machine) -> Breakdown:
+    return machine.device.stream(
+        work.read_bytes + work.written_bytes, work.operations, work.dtype, graph=machine.graph
+    )
+
+
+@price.register
+def _(work: DotInteraction, machine: Machine) -> Breakdown:
+    """A batched product of one small matrix per sample: compute at the rate of a batched GEMM, or the memory bound."""
+    features = np.array([float(work.features)])
+    n, k = (
+        (np.array([float(work.dim)]), features) if work.backward else (features, np.array([float(work.dim)]))
+    )
+    return machine.device.gemm(features, n, k, work.dtype, batch=work.batch, graph=machine.graph)
+
+
+@price.register
+def _(work: EmbeddingLookup, machine: Machine) -> Breakdown:
+    on_device = machine.device.gather(
+        work.row_bytes["hbm"], work.unique_row_bytes["hbm"], work.streamed_bytes(), graph=machine.graph
+    )
+    return on_device + _over_host_link(work.row_bytes.get("ddr"), machine)
+
+
+@price.register
+def _(work: EmbeddingUpdate, machine: Machine) -> Breakdown:
+    on_device = machine.device.exact_update(
+        work.indices,
+        gradient_bytes=work.gradient_bytes,
+        gradient_unique_bytes=work.gradient_unique_bytes,
+        row_bytes=work.row_bytes["hbm"] + work.state_bytes["hbm"],
+        streamed_bytes=work.streamed_bytes(),
+        graph=machine.graph,
+    )
+    if "ddr" not in work.row_bytes:
+        return on_device
+    return on_device + _over_host_link(work.row_bytes["ddr"] + work.state_bytes["ddr"], machine)
+
+
+def _over_host_link(demanded: Array | None, machine: Machine) -> Breakdown:
+    """Rows in host memory are read in place over the host link, which shares the node's DDR bandwidth evenly."""
+    if demanded is None:
+        return Breakdown({})
+    if machine.host is None:
+        raise ArchmodelError("the plan puts rows in ddr, but the system's node has no host")
+    return Breakdown({"host_link": demanded / machine.host.bandwidth_per_device(machine.ranks_per_node)})
+
+
+@price.register
+def _(work: Collective, machine: Machine) -> Breakdown:
+    result = collectives.estimate(
+        machine.topology,
+        work.kind,
+        algorithm=work.algorithm,
+        blocks=work.blocks * itemsize(work.dtype),
+        group=work.group,
+    )
+    return _network(result)
+
+
+@price.register
+def _(work: AllToAll, machine: Machine) -> Breakdown:
+    split = work.traffic.split(work.layout, work.group)
+    zero = np.zeros(1)
+    up_send, up_receive = split.get("scale_up", (zero, zero))
+    out_send, out_receive = split.get("scale_out", (zero, zero))
+    brought, _ = work.traffic.totals(work.layout, work.group)
+    return _network(
+        collectives.all_to_all_v(
+            machine.topology,
+            scale_up_send=up_send,
+            scale_up_receive=up_receive,
+            scale_out_send=out_send,
+            scale_out_receive=out_receive,
+            kept=np.maximum(brought - up_send - out_send, 0.0),
+            group=work.group,
+        )
+    )
+
+
+def _network(result: collectives.CollectiveResult) -> Breakdown:
+    """Bandwidth under the name of the dimension that sets the rate; latency and local copies beside it."""
+    parts = dict(result.parts)
+    bandwidth = parts.pop("bandwidth")
+    for dimension in ("scale_up", "scale_out"):
+        share = np.equal(result.bound, dimension)
+        if np.any(share):
+            parts[dimension] = np.where(share, bandwidth, 0.0)
+    if not any(d in parts for d in ("scale_up", "scale_out")):
+        parts["scale_up"] = bandwidth
+    return Breakdown({"latency": parts.pop("latency"), **parts})

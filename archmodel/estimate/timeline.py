@@ -1,0 +1,317 @@
+"""When each op of a Program runs: in-order streams, reads after writes, collectives that wait for the slowest rank.
+
+A max-plus recurrence over ops. Everything per op is an array (..., ranks) or (..., 1): leading axes are design points,
+the trailing one is ranks, so one pass serves all ranks and all points. The same iteration is repeated until its period
+settles, because prefetched buffers are written one iteration before they are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from archmodel.program import AllToAll, Collective, Group, Layout, Program
+from archmodel.quantities import Array
+
+_FEWEST, _MOST = 2, 24  # iterations to simulate
+_SETTLED = 1e-12
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """What each op waits for: ops of this iteration and of the previous one, those implied by others left out, and the
+    group it waits with. `runs`: ops that follow each other with nothing between them to wait for or be waited for, and
+    the same three over runs; `last` and `first`: the runs that end and begin every stream."""
+
+    op_here: tuple[tuple[int, ...], ...]
+    op_previous: tuple[tuple[int, ...], ...]
+    op_groups: tuple[Group | None, ...]
+    runs: tuple[tuple[int, ...], ...]
+    here: tuple[tuple[int, ...], ...]
+    previous: tuple[tuple[int, ...], ...]
+    groups: tuple[Group | None, ...]
+    last: tuple[int, ...]
+    first: tuple[int, ...]
+
+    @classmethod
+    @lru_cache(maxsize=32)
+    def of(cls, program: Program) -> Dependencies:
+        """Read-after-write, write-after-read, write-after-write, and order within each stream.
+
+        A reader of a prefetched buffer waits for the *previous* iteration's write, and its writer for the previous
+        iteration's readers of the other half. An exchange of indices that is not prefetched starts when the previous
+        iteration is over.
+        """
+        ops = program.ops
+        writers: dict[str, list[int]] = {}
+        readers: dict[str, list[int]] = {}
+        on_stream: dict[str, list[int]] = {}
+        for i, op in enumerate(ops):
+            for b in op.writes:
+                writers.setdefault(b, []).append(i)
+            for b in op.reads:
+                readers.setdefault(b, []).append(i)
+            for s in op.streams:
+                on_stream.setdefault(s, []).append(i)
+        here: list[set[int]] = [set() for _ in ops]
+        previous: list[set[int]] = [set() for _ in ops]
+
+        def after_last(i: int, candidates: list[int]) -> None:
+            """Op i waits for the last candidate before it, else for the previous iteration's last one."""
+            before = [j for j in candidates if j < i]
+            if before:
+                here[i].add(before[-1])
+            elif candidates:
+                previous[i].add(candidates[-1])
+
+        def after_readers(i: int, buffer: str) -> None:
+            """Op i overwrites `buffer`: it waits for everyone who reads what stands there."""
+            written = writers[buffer]
+            last = max((j for j in written if j < i), default=None)
+            here[i].update(j for j in readers.get(buffer, []) if (last is None or j > last) and j < i)
+            if last is None:
+                previous[i].update(j for j in readers.get(buffer, []) if j > written[-1])
+
+        def prefetched(buffer: str) -> bool:
+            return buffer in program.buffers and program.buffers[buffer].prefetched
+
+        for i, op in enumerate(ops):
+            for s in op.streams:
+                after_last(i, on_stream[s])
+            for b in op.reads:
+                if prefetched(b):
+                    previous[i].update(writers.get(b, [])[-1:])
+                else:
+                    after_last(i, writers.get(b, []))
+            for b in op.writes:
+                if prefetched(b):
+                    previous[i].update(readers.get(b, []))
+                else:
+                    after_readers(i, b)
+                    after_last(i, writers[b])
+            if op.phase == "input" and not any(prefetched(b) for b in op.writes):
+                previous[i].update(last[-1] for last in on_stream.values())
+        kept_here, kept_previous = _reduced(here, previous)
+        groups = tuple(op.work.group if isinstance(op.work, AllToAll | Collective) else None for op in ops)
+        runs = _runs(kept_here, kept_previous, groups)
+        run_of = {i: r for r, ops_of_run in enumerate(runs) for i in ops_of_run}
+        return cls(
+            tuple(kept_here),
+            tuple(kept_previous),
+            groups,
+            runs,
+            tuple(tuple(run_of[j] for j in kept_here[r[0]]) for r in runs),
+            tuple(tuple(run_of[j] for j in kept_previous[r[0]]) for r in runs),
+            tuple(groups[r[0]] for r in runs),
+            tuple(sorted({run_of[on[-1]] for on in on_stream.values()})),
+            tuple(sorted({run_of[on[0]] for on in on_stream.values()})),
+        )
+
+
+def _reduced(
+    here: Sequence[set[int]], previous: Sequence[set[int]]
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Transitive reduction over two iterations: without waits that another wait implies.
+
+    Nodes 0..n-1 are the previous iteration's ops, n..2n-1 this one's; sets of nodes are bits of an integer.
+    """
+    n = len(here)
+    before = [0] * (2 * n)
+    kept: list[list[int]] = []
+    for node in range(2 * n):
+        i = node % n
+        waits = [j + (n if node >= n else 0) for j in here[i]] + ([*previous[i]] if node >= n else [])
+        implied = 0
+        for w in waits:
+            implied |= before[w]
+        before[node] = implied
+        for w in waits:
+            before[node] |= 1 << w
+        kept.append([w for w in waits if not implied >> w & 1])
+    now = kept[n:]
+    return (
+        [tuple(sorted(w - n for w in k if w >= n)) for k in now],
+        [tuple(sorted(w for w in k if w < n)) for k in now],
+    )
+
+
+def _runs(
+    here: Sequence[tuple[int, ...]],
+    previous: Sequence[tuple[int, ...]],
+    groups: Sequence[Group | None],
+) -> tuple[tuple[int, ...], ...]:
+    """Chains of ops: each but the first waits only for its predecessor, which nothing else waits for."""
+    waited_for = Counter(j for waits in (*here, *previous) for j in waits)
+    runs: list[list[int]] = []
+    tail: dict[int, int] = {}
+    for i, waits in enumerate(here):
+        alone = len(waits) == 1 and not previous[i] and groups[i] is None
+        if alone and waits[0] in tail and waited_for[waits[0]] == 1:
+            run = tail.pop(waits[0])
+            runs[run].append(i)
+        else:
+            run = len(runs)
+            runs.append([i])
+        tail[i] = run
+    return tuple(tuple(r) for r in runs)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The last simulated iteration. `period` (...,): seconds between the ends of successive iterations in steady state.
+    `latency` (...,): from the first start to the last end of one iteration."""
+
+    period: Array
+    latency: Array
+    dependencies: Dependencies
+    times: tuple[Array, ...]
+    starts_of_runs: tuple[Array, ...]
+    previous_starts_of_runs: tuple[Array, ...]
+
+    @cached_property
+    def start(self) -> tuple[Array, ...]:
+        """Start of every op, (..., ranks) or (..., 1), seconds."""
+        return self._each(self.starts_of_runs)
+
+    @cached_property
+    def end(self) -> tuple[Array, ...]:
+        """End of every op."""
+        return tuple(s + t for s, t in zip(self.start, self.times, strict=True))
+
+    @cached_property
+    def previous_end(self) -> tuple[Array, ...]:
+        """End of every op one iteration before."""
+        starts = self._each(self.previous_starts_of_runs)
+        return tuple(s + t for s, t in zip(starts, self.times, strict=True))
+
+    def _each(self, starts: tuple[Array, ...]) -> tuple[Array, ...]:
+        result: list[Array] = [np.zeros(1)] * len(self.times)
+        for ops, start in zip(self.dependencies.runs, starts, strict=True):
+            for i in ops:
+                result[i] = start
+                start = start + self.times[i]
+        return tuple(result)
+
+
+def everyone(ready: Array, group: Group | None, layout: Layout) -> Array:
+    """When all members of each group are ready: maximum over the group, back on every rank."""
+    if group is None or ready.shape[-1] == 1:
+        return ready
+    if group == "world":
+        return latest(ready)[..., None]
+    grid = ready.reshape(*ready.shape[:-1], layout.nodes, layout.local_size)
+    axis = -1 if group == "node" else -2
+    return np.broadcast_to(grid.max(axis, keepdims=True), grid.shape).reshape(ready.shape)
+
+
+def run(program: Program, times: Sequence[Array]) -> Timeline:
+    """Simulate iterations of `program` whose op i takes `times[i]` seconds, until the period settles.
+
+    The period of such a system is eventually constant or cyclic (Baccelli et al., Synchronization and Linearity, ch. 3);
+    when it has not settled after 24 iterations it is the mean over the second half.
+    """
+    d = Dependencies.of(program)
+    durations = [sum((times[i] for i in ops[1:]), times[ops[0]]) for ops in d.runs]
+    previous_starts: list[Array] = []
+    starts: list[Array] = []
+    ends: list[Array] = []
+    finishes: list[Array] = []
+    zero = np.zeros(1)
+    while len(finishes) < _MOST and not (len(finishes) > _FEWEST and _settled(finishes)):
+        previous_starts, starts = starts, []
+        current: list[Array] = []
+        for here, previous, group, duration in zip(d.here, d.previous, d.groups, durations, strict=True):
+            ready = zero
+            for r in here:
+                ready = np.maximum(ready, current[r])
+            if ends:
+                for r in previous:
+                    ready = np.maximum(ready, ends[r])
+            ready = everyone(ready, group, program.layout)
+            starts.append(ready)
+            current.append(ready + duration)
+        ends = current
+        finishes.append(_latest_of([latest(ends[r]) for r in d.last]))
+    half = max(len(finishes) // 2, 1) if len(finishes) == _MOST else len(finishes) - 2
+    period = (finishes[-1] - finishes[half]) / (len(finishes) - 1 - half)
+    first = -_latest_of([latest(-starts[r]) for r in d.first])
+    return Timeline(period, finishes[-1] - first, d, tuple(times), tuple(starts), tuple(previous_starts))
+
+
+def _settled(finishes: list[Array]) -> bool:
+    last, before = finishes[-1] - finishes[-2], finishes[-2] - finishes[-3]
+    return bool(np.all(np.abs(last - before) <= _SETTLED * np.maximum(finishes[-1], 1e-30)))
+
+
+def latest(times: Array) -> Array:
+    """Maximum over the trailing axis, by halving it: numpy reduces short trailing axes element by element."""
+    while (width := times.shape[-1]) > 1:
+        half = width // 2
+        top = np.maximum(times[..., :half], times[..., half : 2 * half])
+        times = np.concatenate([top, times[..., 2 * half :]], axis=-1) if width % 2 else top
+    return times[..., 0]
+
+
+def _latest_of(values: Sequence[Array]) -> Array:
+    result = values[0] if values else np.zeros(())
+    for value in values[1:]:
+        result = np.maximum(result, value)
+    return result
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stretch of the critical path: an op on a rank, or (op = None) nothing running."""
+
+    op: int
+    rank: int
+    seconds: float
+
+
+def critical_path(program: Program, timeline: Timeline) -> list[Step]:
+    """The chain of ops that sets the end of the last iteration, latest first, back over one period.
+
+    For a scalar evaluation (no design-point axes). At each op, step to the dependency that ended last; at a
+    collective, step to the rank that came last.
+    """
+    ranks = program.ranks
+    now = [np.broadcast_to(e.reshape(-1)[-_size(e, ranks) :], ranks) for e in timeline.end]
+    before = [np.broadcast_to(e.reshape(-1)[-_size(e, ranks) :], ranks) for e in timeline.previous_end]
+    deps = timeline.dependencies
+    if not now:
+        return []
+    op = int(np.argmax([e.max() for e in now]))
+    rank = int(now[op].argmax())
+    finish, end, in_last = float(now[op][rank]), float(now[op][rank]), True
+    horizon = finish - float(np.max(timeline.period))
+    path: list[Step] = []
+    while end > horizon:
+        candidates = [(now[j] if in_last else before[j], j, in_last) for j in deps.op_here[op]]
+        if in_last and before:
+            candidates += [(before[j], j, False) for j in deps.op_previous[op]]
+        members = _members(deps.op_groups[op], rank, program.layout)
+        reached, j, rank_of, layer = max(
+            ((float(e[m]), j, m, layer) for e, j, layer in candidates for m in members),
+            default=(horizon, -1, rank, False),
+            key=lambda c: c[0],
+        )
+        path.append(Step(op, rank, end - max(reached, horizon)))
+        if j < 0:
+            break
+        op, rank, end, in_last = j, rank_of, reached, layer
+    return path
+
+
+def _size(e: Array, ranks: int) -> int:
+    return 1 if e.shape[-1] == 1 else ranks
+
+
+def _members(group: Group | None, rank: int, layout: Layout) -> list[int]:
+    if group is None:
+        return [rank]
+    rows = layout.members(group)
+    return [int(m) for m in rows[np.flatnonzero((rows == rank).any(1))[0]]]

@@ -1,0 +1,204 @@
+"""Shards of embedding tables in a rank's memory: pooled lookup and exact update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from archmodel.execute.arithmetic import Counted, counted, plain
+from archmodel.execute.errors import ExecutionError
+from archmodel.execute.optimizers import STEPS, State, new_state
+from archmodel.execute.parameters import Parameters
+from archmodel.parallel.placement import SCOPES, Placement, Scope
+from archmodel.program import IntArray
+from archmodel.quantities import Array, itemsize
+
+if TYPE_CHECKING:
+    from archmodel.execute.machine import Rank
+
+SECTOR = 32
+"""Bytes that the smallest access of a row moves."""
+STATE_DTYPE = "fp32"
+
+
+def sector_bytes(bytes_: int) -> int:
+    """Bytes that touching one row of `bytes_` moves: whole sectors."""
+    return -(-bytes_ // SECTOR) * SECTOR
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Row ids of consecutive samples, `lengths` of them for each."""
+
+    lengths: IntArray
+    ids: IntArray
+
+    @property
+    def bag_of_id(self) -> IntArray:
+        """Which sample each id belongs to."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    def within(self, start: int, end: int) -> Bags:
+        """Only the ids in [start, end); every sample keeps a bag."""
+        inside = (self.ids >= start) & (self.ids < end)
+        lengths = np.bincount(self.bag_of_id[inside], minlength=len(self.lengths))
+        return Bags(lengths, self.ids[inside])
+
+
+def joined(parts: list[Bags]) -> Bags:
+    """Bags of one after the other."""
+    return Bags(np.concatenate([p.lengths for p in parts]), np.concatenate([p.ids for p in parts]))
+
+
+@dataclass
+class Shard:
+    """Rows [row_start, row_end) and columns [column_start, column_end) of a table. `offset`: first column in the rank's
+    pooled vectors of the route."""
+
+    table: int
+    row_start: int
+    row_end: int
+    column_start: int
+    column_end: int
+    offset: int
+    tier: str
+    dtype: str
+    optimizer: str
+    weights: Array
+    state: State = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.column_end - self.column_start
+
+    @property
+    def present(self) -> bool:
+        """Whether any row is here."""
+        return self.row_end > self.row_start
+
+    @property
+    def span(self) -> slice:
+        """Columns of the pooled vectors that this shard fills."""
+        return slice(self.offset, self.offset + self.width)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of optimizer state."""
+        return sum(s.size for s in self.state.values()) * itemsize(STATE_DTYPE)
+
+    @property
+    def row_sectors(self) -> int:
+        """Bytes that touching one row moves."""
+        return sector_bytes(self.weights.shape[1] * itemsize(self.dtype))
+
+    @property
+    def state_sectors(self) -> int:
+        """Bytes that touching the optimizer state of one row moves."""
+        return sector_bytes(sum(s.shape[1] for s in self.state.values()) * itemsize(STATE_DTYPE))
+
+    def local(self, ids: IntArray) -> IntArray:
+        """Row numbers inside the shard; ExecutionError for an id that is not here."""
+        if ids.size and not (self.row_start <= ids.min() and ids.max() < self.row_end):
+            raise ExecutionError(
+                f"a shard with rows {self.row_start} to {self.row_end} of table {self.table} was asked for rows "
+                f"{ids.min()} to {ids.max()}"
+            )
+        return ids - self.row_start
+
+
+def shards_of(placement: Placement, rank: int, parameters: Parameters, train: bool) -> dict[Scope, list[Shard]]:
+    """The shards that a rank holds, cut out of the whole tables."""
+    result: dict[Scope, list[Shard]] = {scope: [] for scope in SCOPES}
+    for scope in SCOPES:
+        offset = 0
+        for blocks in placement.blocks(scope):
+            for s, m in np.argwhere((blocks.ranks == rank) | (scope == "replica")).tolist():
+                shard = int(blocks.shards[s])
+                table = int(placement.table[shard])
+                rows = slice(int(blocks.start[s, m]), int(blocks.end[s, m]))
+                columns = slice(int(placement.column_start[shard]), int(placement.column_end[shard]))
+                weights = parameters.tables[table][rows, columns].copy()
+                optimizer = placement.optimizer[table]
+                result[scope].append(
+                    Shard(
+                        table, rows.start, rows.stop, columns.start, columns.stop, offset,
+                        placement.tier[table], placement.dtype[table], optimizer, weights,
+                        new_state(optimizer, weights.shape) if train else {},
+                    )
+                )  # fmt: skip
+                offset += columns.stop - columns.start
+    return result
+
+
+def bag_sums(rows: Counted, lengths: IntArray) -> tuple[IntArray, Array]:
+    """Which bags are not empty, and the sum of each one's rows."""
+    filled = np.flatnonzero(lengths)
+    if not len(filled):
+        return filled, np.zeros((0, rows.shape[1]))
+    starts = np.cumsum(lengths)[filled] - lengths[filled]
+    return filled, plain(np.add.reduceat(rows, starts, axis=0))
+
+
+def row_sums(gradients: Counted, ids: IntArray) -> tuple[IntArray, Counted]:
+    """Distinct ids, ascending, and the sum of the gradients of each: sort, then segment sum."""
+    order = np.argsort(ids, kind="stable")
+    unique, starts = np.unique(ids[order], return_index=True)
+    if not len(unique):
+        return unique, counted(gradients[:0], gradients.tally)
+    return unique, counted(np.add.reduceat(gradients[order], starts, axis=0), gradients.tally)
+
+
+def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: int) -> Array:
+    """Pooled vectors of all samples, (samples, width of the shards). A shard without rows leaves its columns zero."""
+    wires = rank.machine.plan.wires
+    out = np.zeros((samples, sum(s.width for s in shards)))
+    for shard, wanted in zip(shards, bags, strict=True):
+        if wanted is None:
+            continue
+        ids = shard.local(wanted.ids)
+        filled, sums = bag_sums(rank.counting(shard.weights[ids]), wanted.lengths)
+        out[filled, shard.span] = sums
+        _count_indices(rank, wanted)
+        rank.touch(ids.size * shard.row_sectors, shard.tier)
+        rank.note(f"row_bytes.{shard.tier}", ids.size * shard.row_sectors)
+        rank.note(f"unique_row_bytes.{shard.tier}", len(np.unique(ids)) * shard.row_sectors)
+        written = out[:, shard.span].size
+        rank.touch(written * itemsize(wires.lookup_forward))
+        rank.note("output_elements", written)
+    return out
+
+
+def update(rank: Rank, shards: list[Shard], bags: list[Bags | None], upstream: Array, rate: float, t: int) -> None:
+    """Exact update of the rows that the bags touched, from the gradient of the pooled vectors."""
+    machine = rank.machine
+    element = itemsize(machine.plan.wires.lookup_backward)
+    for shard, wanted in zip(shards, bags, strict=True):
+        if wanted is None:
+            continue
+        _count_indices(rank, wanted)
+        pooled = upstream[:, shard.span]
+        gathered = pooled[wanted.bag_of_id]
+        rank.touch(gathered.size * element)
+        rank.note("gradient_bytes", gathered.size * element)
+        rank.note("gradient_unique_bytes", pooled.size * element)
+        rows, total = row_sums(rank.counting(gathered), shard.local(wanted.ids))
+        before = {name: rank.counting(s[rows]) for name, s in shard.state.items()}
+        step = STEPS[shard.optimizer]
+        weights, state = step(rank.counting(shard.weights[rows]), total, dict(before), rate, t, machine.settings)
+        shard.weights[rows] = plain(weights)
+        for name, values in state.items():
+            shard.state[name][rows] = plain(values)
+        for name, sectors in (("row_bytes", shard.row_sectors), ("state_bytes", shard.state_sectors)):
+            moved = 2 * len(rows) * sectors  # read and written
+            rank.touch(moved, shard.tier)
+            rank.note(f"{name}.{shard.tier}", moved)
+
+
+def _count_indices(rank: Rank, wanted: Bags) -> None:
+    wires = rank.machine.plan.wires
+    rank.touch(wanted.ids.size * itemsize(wires.index) + wanted.lengths.size * itemsize(wires.length))
+    rank.note("indices", wanted.ids.size)
+    rank.note("bags", wanted.lengths.size)

@@ -1,0 +1,110 @@
+"""What each all-to-all of a Program carries: how a rank packs its messages and what it makes of those that come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from archmodel.execute.collectives import all_to_all
+from archmodel.execute.embedding import Bags, joined
+from archmodel.execute.errors import ExecutionError
+from archmodel.execute.functions import route_scope
+from archmodel.execute.machine import Machine
+from archmodel.execute.network import Payload
+from archmodel.program import Op
+from archmodel.quantities import Array, itemsize
+
+Messages = dict[tuple[int, int], list[tuple[Payload, str]]]
+
+
+def input_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
+    """Every rank sends every other, for each shard with rows there, its samples' lengths and row ids in the shard."""
+    scope, wires = route_scope(op.name), machine.plan.wires
+    messages: Messages = {}
+    for source in members:
+        for target in members:
+            packed: list[tuple[Payload, str]] = []
+            for shard in machine.ranks[target].shards[scope]:
+                if shard.present:
+                    mine = machine.ranks[source].features[shard.table].within(shard.row_start, shard.row_end)
+                    packed += [(mine.lengths, wires.length), (mine.ids, wires.index)]
+            messages[source, target] = packed
+    received = all_to_all(machine.network, members, messages)
+    _count_memory(machine, messages)
+    for target in members:
+        rank = machine.ranks[target]
+        arrived: list[Bags | None] = []
+        position = 0
+        for shard in rank.shards[scope]:
+            if not shard.present:
+                arrived.append(None)
+                continue
+            parts = []
+            for source in machine.sources(scope):
+                lengths, ids = received[source, target][position : position + 2]
+                parts.append(Bags(lengths.astype(np.int64), ids.astype(np.int64)))
+            arrived.append(joined(parts))
+            position += 2
+        (rank.coming if machine.ahead else rank.bags)[op.writes[0]] = arrived
+        sizes = [b.ids.size * itemsize(wires.index) + b.lengths.size * itemsize(wires.length) for b in arrived if b]
+        rank.hold(op.writes[0], sum(sizes))
+
+
+def _count_memory(machine: Machine, messages: Messages) -> None:
+    """Every message is read where it is sent from and written where it arrives, also what a rank keeps."""
+    for (source, target), packed in messages.items():
+        size = sum(values.size * itemsize(dtype) for values, dtype in packed)
+        machine.ranks[source].touch(size)
+        machine.ranks[target].touch(size)
+
+
+def rows_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
+    """Rows are samples, in member order: each member gets its own samples' vectors, from all, side by side."""
+    dtype = machine.program.buffers[op.reads[0]].dtype
+    batches = [machine.local_batch[rank] for rank in members]
+    edges = np.cumsum(batches)[:-1]
+    messages: Messages = {}
+    for source in members:
+        vectors = machine.ranks[source].read(op.reads[0])
+        _expect(op, vectors, rows=sum(batches))
+        for target, part in zip(members, np.split(vectors, edges), strict=True):
+            messages[source, target] = [(part, dtype)]
+    received = all_to_all(machine.network, members, messages)
+    for target in members:
+        parts = [_numbers(received[source, target][0]) for source in members]
+        machine.ranks[target].write(op.writes[0], np.concatenate(parts, axis=1))
+
+
+def columns_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
+    """The reverse: each member gets the columns that it made, of all members' samples."""
+    scope, dtype = route_scope(op.name), machine.program.buffers[op.reads[0]].dtype
+    widths = [machine.ranks[rank].width(scope) for rank in members]
+    messages: Messages = {}
+    for source in members:
+        vectors = machine.ranks[source].read(op.reads[0])
+        _expect(op, vectors, rows=machine.local_batch[source], columns=sum(widths))
+        for target, part in zip(members, np.split(vectors, np.cumsum(widths)[:-1], axis=1), strict=True):
+            messages[source, target] = [(part, dtype)]
+    received = all_to_all(machine.network, members, messages)
+    for target in members:
+        parts = [_numbers(received[source, target][0]) for source in members]
+        machine.ranks[target].write(op.writes[0], np.concatenate(parts))
+
+
+def _numbers(payload: Payload) -> Array:
+    return payload.astype(np.float64, copy=False)
+
+
+def _expect(op: Op, values: Array, rows: int, columns: int | None = None) -> None:
+    wanted = (rows, values.shape[1] if columns is None else columns)
+    if values.shape != wanted:
+        raise ExecutionError(f"{op.name}: {op.reads[0]} has shape {values.shape}, {wanted} is needed")
+
+
+EXCHANGES: dict[str, Callable[[Machine, Op, Sequence[int]], None]] = {
+    "input_all_to_all": input_exchange,
+    "pooled_all_to_all": rows_exchange,
+    "gradient_all_to_all": columns_exchange,
+}
+"""By the part of the op's name after its route."""

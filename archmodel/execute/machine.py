@@ -1,0 +1,225 @@
+"""The simulated machine: ranks, each with its own memory, and the network between them.
+
+Values live in float64. Bytes are counted as size x itemsize of the format that the Program declares for the
+buffer. With `wires="planned"` values are also rounded to that format wherever a buffer holds what travels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from archmodel.execute.arithmetic import Counted, Tally, counted, plain
+from archmodel.execute.batch import Samples
+from archmodel.execute.embedding import Bags, Shard, shards_of
+from archmodel.execute.errors import ExecutionError
+from archmodel.execute.formats import rounded
+from archmodel.execute.network import Network
+from archmodel.execute.optimizers import State, new_state
+from archmodel.execute.parameters import Parameters
+from archmodel.execute.settings import Settings
+from archmodel.execute.traffic import Traffic
+from archmodel.parallel.placement import ROUTES, Placement, Scope
+from archmodel.parallel.plan import Plan
+from archmodel.program import Program
+from archmodel.quantities import Array, itemsize
+from archmodel.workloads.layers import DENSE_INPUT, EMBEDDINGS
+
+WireMode = Literal["exact", "planned"]
+SPARSE_FEATURES = "sparse_features"
+SCOPE_OF_ROUTE: dict[str, Scope] = {route: scope for scope, route in ROUTES.items()}
+
+
+@dataclass
+class Rank:
+    """One rank's memory. Only `Network` reaches into another's."""
+
+    index: int
+    machine: Machine
+    shards: dict[Scope, list[Shard]]
+    values: dict[str, Array] = field(default_factory=dict)
+    features: list[Bags] = field(default_factory=list)
+    """Local samples' indices, per table."""
+    bags: dict[str, list[Bags | None]] = field(default_factory=dict)
+    """Indices that have arrived, per shard of a route."""
+    coming: dict[str, list[Bags | None]] = field(default_factory=dict)
+    """The same for the next batch."""
+    optimizer_state: dict[str, State] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+    def touch(self, bytes_: float, tier: str = "hbm") -> None:
+        """Count bytes read or written by the op at work."""
+        self.machine.traffic.touch(self.machine.op, self.index, tier, bytes_)
+
+    def note(self, name: str, amount: float) -> None:
+        """Count a further amount of the op at work."""
+        self.machine.traffic.note(self.machine.op, self.index, name, amount)
+
+    def hold(self, buffer: str, elements: float) -> None:
+        """Record how many elements a buffer has."""
+        self.machine.traffic.hold(buffer, self.index, elements)
+
+    def itemsize(self, buffer: str) -> int:
+        """Bytes of one element of a buffer."""
+        return itemsize(self.machine.program.buffers[buffer].dtype)
+
+    def look(self, name: str) -> Array:
+        """A buffer's values, uncounted."""
+        if name not in self.values:
+            raise ExecutionError(f"{self.machine.op} reads {name} on rank {self.index} before anything wrote it")
+        return self.values[name]
+
+    def read(self, name: str) -> Array:
+        """A buffer's values; counts reading all of them."""
+        values = self.look(name)
+        self.touch(values.size * self.itemsize(name))
+        return values
+
+    def operand(self, name: str) -> Counted:
+        """The same, and arithmetic on them counts operations."""
+        return counted(self.read(name), self.tally)
+
+    def counting(self, values: Array) -> Counted:
+        """Arithmetic on these values counts operations."""
+        return counted(values, self.tally)
+
+    def place(self, name: str, values: Array) -> None:
+        """Fill a buffer, uncounted."""
+        values = plain(values)
+        if name in self.machine.rounded_buffers:
+            values = rounded(values, self.machine.program.buffers[name].dtype)
+        self.values[name] = values
+        self.hold(name, values.size)
+
+    def write(self, name: str, values: Array) -> None:
+        """Fill a buffer; counts writing all of it."""
+        self.place(name, values)
+        self.touch(values.size * self.itemsize(name))
+
+    def width(self, scope: Scope) -> int:
+        """Columns of the pooled vectors that this rank makes for a route."""
+        return sum(shard.width for shard in self.shards[scope])
+
+
+@dataclass
+class Machine:
+    """All ranks of one run. `op` and `traffic` are those at work."""
+
+    program: Program
+    placement: Placement
+    plan: Plan
+    train: bool
+    settings: Settings
+    wires: WireMode
+    ranks: list[Rank] = field(default_factory=list)
+    traffic: Traffic = field(init=False)
+    op: str = ""
+    step: int = 0
+    ahead: bool = False
+    """True while the op at work serves the next batch."""
+
+    def __post_init__(self) -> None:
+        self.traffic = Traffic(self.program.ranks)
+        self.network = Network(self.program.layout, self._count, self._cast)
+        routes = [route for scope, route in ROUTES.items() if len(self.placement.of_scope(scope))]
+        self.rounded_buffers = frozenset(
+            name
+            for name, buffer in self.program.buffers.items()
+            if self.wires == "planned"
+            and (
+                (buffer.role == "activation" and name.split(".")[0] in routes and name != EMBEDDINGS)
+                or (buffer.role == "gradient")
+            )
+        )
+
+    def _count(self, rank: int, link: str, elements: int, dtype: str) -> None:
+        self.traffic.send(self.op, rank, link, elements * itemsize(dtype))
+
+    def _cast(self, values: Array, dtype: str) -> Array:
+        return rounded(values, dtype) if self.wires == "planned" else values
+
+    @property
+    def layout_ranks(self) -> range:
+        """Indices of all ranks."""
+        return range(self.program.ranks)
+
+    def fill(self, parameters: Parameters) -> None:
+        """Give every rank its shards, its copy of the dense parameters, and zero optimizer state."""
+        for index in self.layout_ranks:
+            rank = Rank(index, self, shards_of(self.placement, index, parameters, self.train))
+            for name, values in parameters.dense.items():
+                rank.values[name] = values.copy()
+                if self.train:
+                    rank.optimizer_state[name] = new_state(self.plan.dense_optimizer, values.shape)
+            self.ranks.append(rank)
+
+    def take(self, samples: Samples, traffic: Traffic) -> None:
+        """Give every rank the indices of its own samples and count what follows into `traffic`."""
+        self.traffic = traffic
+        local_batch = samples.sparse.local_batch
+        edges = np.concatenate([[0], np.cumsum(local_batch)])
+        for rank in self.ranks:
+            rank.features = []
+        for lengths, ids in zip(samples.sparse.lengths, samples.sparse.ids, strict=True):
+            ends = np.concatenate([[0], np.cumsum(lengths)])
+            for rank in self.ranks:
+                first, last = int(edges[rank.index]), int(edges[rank.index + 1])
+                rank.features.append(Bags(lengths[first:last], ids[ends[first] : ends[last]]))
+
+    def begin(self, samples: Samples) -> None:
+        """Load dense features and labels of the batch and record what stays in memory."""
+        edges = np.concatenate([[0], np.cumsum(samples.sparse.local_batch)])
+        for rank in self.ranks:
+            mine = slice(int(edges[rank.index]), int(edges[rank.index + 1]))
+            rank.place(DENSE_INPUT, samples.dense[mine])
+            if self.train:
+                rank.place("labels", samples.labels[mine, None])
+            if not self.placement.table.size:
+                rank.place(EMBEDDINGS, np.zeros((mine.stop - mine.start, 0)))
+            self._hold_parameters(rank)
+        self.step += 1
+
+    def _hold_parameters(self, rank: Rank) -> None:
+        program = self.program
+        dense = [name for name in rank.values if name in program.buffers and program.buffers[name].role == "parameter"]
+        for name in dense:
+            rank.hold(name, rank.values[name].size)
+        if "dense.master" in program.buffers:
+            rank.hold("dense.master", sum(rank.values[name].size for name in dense))
+        moments = sum(m.size for state in rank.optimizer_state.values() for m in state.values())
+        if moments:
+            rank.hold("dense.state", moments)
+        for scope, shards in rank.shards.items():
+            for tier in sorted({shard.tier for shard in shards}):
+                here = [shard for shard in shards if shard.tier == tier]
+                rank.hold(f"{ROUTES[scope]}.weights.{tier}", sum(s.weights.size * itemsize(s.dtype) for s in here))
+                if self.train:
+                    rank.hold(f"{ROUTES[scope]}.state.{tier}", sum(s.state_bytes for s in here))
+
+    def turn(self) -> None:
+        """The next batch's indices become this one's."""
+        for rank in self.ranks:
+            rank.bags |= rank.coming
+            rank.coming = {}
+
+    def sources(self, scope: Scope) -> list[int]:
+        """Ranks whose samples make up the rows of a route's pooled vectors, in order. Node-wise shards keep the samples
+        of one local index together, as the reduce-scatter in the node hands them out by local index."""
+        layout = self.program.layout
+        if scope == "node":
+            return [
+                node * layout.local_size + local for local in range(layout.local_size) for node in range(layout.nodes)
+            ]
+        return list(self.layout_ranks)
+
+    @property
+    def local_batch(self) -> list[int]:
+        """Samples of every rank."""
+        return [int(b) for b in np.broadcast_to(self.program.local_batch, (self.program.ranks,))]
+
+    def rail_batch(self, rank: int) -> int:
+        """Samples of all ranks with the same local index."""
+        layout = self.program.layout
+        return sum(self.local_batch[rank % layout.local_size :: layout.local_size])

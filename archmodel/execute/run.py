@@ -1,0 +1,323 @@
+"""Run a Program in program order on simulated ranks: `run(work, op, machine)` per kind of work, and `run_plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from archmodel.errors import suggestion
+from archmodel.execute import collectives
+from archmodel.execute.arithmetic import Tally, plain
+from archmodel.execute.batch import Samples, draw
+from archmodel.execute.embedding import lookup, update
+from archmodel.execute.errors import ExecutionError
+from archmodel.execute.exchange import EXCHANGES
+from archmodel.execute.formats import FORMATS
+from archmodel.execute.functions import FUNCTIONS, bags_for, route_scope
+from archmodel.execute.machine import Machine, WireMode
+from archmodel.execute.parameters import Parameters, digest, initial
+from archmodel.execute.settings import Settings
+from archmodel.execute.traffic import Traffic
+from archmodel.parallel.lower import lower
+from archmodel.parallel.placement import Placement
+from archmodel.parallel.plan import Plan
+from archmodel.program import (
+    AllToAll,
+    Collective,
+    DotInteraction,
+    Elementwise,
+    EmbeddingLookup,
+    EmbeddingUpdate,
+    Gemm,
+    Op,
+    Program,
+)
+from archmodel.quantities import Array
+from archmodel.workloads.layers import EMBEDDINGS
+from archmodel.workloads.recommendation import Workload
+
+
+@singledispatch
+def run(work: object, op: Op, machine: Machine) -> None:
+    """Do one op's work on every rank."""
+    raise ExecutionError(f"{op.name}: the executor has no rule for work of kind {type(work).__name__}")
+
+
+@run.register
+def _(work: Gemm, op: Op, machine: Machine) -> None:
+    for rank in machine.ranks:
+        a, b, *extra = (rank.operand(name) for name in op.reads)
+        product = plain((a.T if work.transpose_a else a) @ (b.T if work.transpose_b else b))
+        # the epilogue is fused into the product and counts no operations
+        if work.epilogue in ("bias", "bias_relu"):
+            product = product + plain(extra[0])
+        if work.epilogue == "bias_relu":
+            product = np.maximum(product, 0.0)
+        elif work.epilogue == "relu_grad":
+            product = np.where(plain(extra[0]) > 0, product, 0.0)
+        elif work.epilogue == "add":
+            product = product + sum(plain(x) for x in extra)
+        elif work.epilogue == "bias_grad":
+            rank.write(op.writes[1], plain(a).sum(0))
+        elif work.epilogue not in ("", "bias"):
+            raise ExecutionError(f"{op.name}: the executor has no epilogue {work.epilogue!r}")
+        rank.write(op.writes[0], product)
+
+
+@run.register
+def _(work: Elementwise, op: Op, machine: Machine) -> None:
+    if work.function not in FUNCTIONS:
+        raise ExecutionError(
+            f"{op.name}: no function is called {work.function!r}; {suggestion(work.function, FUNCTIONS)}"
+        )
+    for rank in machine.ranks:
+        FUNCTIONS[work.function](rank, op)
+
+
+@run.register
+def _(work: DotInteraction, op: Op, machine: Machine) -> None:
+    for rank in machine.ranks:
+        *upstream, bottom, embeddings = (plain(rank.operand(name)) for name in op.reads)
+        vectors = np.concatenate([bottom, embeddings], axis=1).reshape(len(bottom), -1, work.dim)
+        x = rank.counting(vectors)
+        rows, columns = np.tril_indices(vectors.shape[1], -1)
+        if not work.backward:
+            z = plain(x @ x.transpose(0, 2, 1))
+            rank.write(op.writes[0], np.concatenate([bottom, z[:, rows, columns]], axis=1))
+            continue
+        dz = np.zeros((len(bottom), vectors.shape[1], vectors.shape[1]))
+        dz[:, rows, columns] = upstream[0][:, work.dim :]
+        dz[:, columns, rows] = upstream[0][:, work.dim :]  # dZ + dZ^T
+        dx = plain(rank.counting(dz) @ x)
+        rank.write(op.writes[0], dx[:, 0] + upstream[0][:, : work.dim])
+        rank.write(op.writes[1], dx[:, 1:].reshape(len(bottom), embeddings.shape[1]))
+
+
+@run.register
+def _(work: EmbeddingLookup, op: Op, machine: Machine) -> None:
+    scope = route_scope(op.name)
+    for rank in machine.ranks:
+        bags = bags_for(rank, scope, op.reads[0])
+        whole = op.reads[0].endswith(".indices")
+        samples = sum(machine.local_batch) if whole else machine.local_batch[rank.index]
+        rank.place(op.writes[0], lookup(rank, rank.shards[scope], bags, samples))
+
+
+@run.register
+def _(work: EmbeddingUpdate, op: Op, machine: Machine) -> None:
+    scope = route_scope(op.name)
+    for rank in machine.ranks:
+        bags = bags_for(rank, scope, op.reads[0])
+        update(rank, rank.shards[scope], bags, rank.look(op.reads[1]), machine.settings.sparse_rate, machine.step)
+
+
+@run.register
+def _(work: AllToAll, op: Op, machine: Machine) -> None:
+    what = op.name.split(".", 1)[-1]
+    if what not in EXCHANGES:
+        raise ExecutionError(f"{op.name}: the executor does not know what it carries; {suggestion(what, EXCHANGES)}")
+    for members in machine.program.layout.members(work.group).tolist():
+        EXCHANGES[what](machine, op, members)
+
+
+@run.register
+def _(work: Collective, op: Op, machine: Machine) -> None:
+    for members in machine.program.layout.members(work.group).tolist():
+        inputs = {r: [machine.ranks[r].read(name) for name in op.reads] for r in members}
+        flat = {r: np.concatenate([x.ravel() for x in arrays]) for r, arrays in inputs.items()}
+        blocks = [int(work.blocks[r]) for r in members]
+        if work.kind == "all_reduce":
+            result = collectives.all_reduce(machine.network, members, flat, blocks, work.algorithm, work.dtype)
+        elif work.kind == "reduce_scatter":
+            result = collectives.reduce_scatter(machine.network, members, flat, blocks, work.algorithm, work.dtype)
+        elif work.kind == "all_gather":
+            if any(flat[r].size != size for r, size in zip(members, blocks, strict=True)):
+                raise ExecutionError(f"{op.name}: the buffers are not of the sizes that the Program gives their blocks")
+            result = collectives.all_gather(machine.network, members, flat, work.algorithm, work.dtype)
+        else:
+            raise ExecutionError(f"{op.name}: {work.kind} is no collective of one buffer")
+        for r in members:
+            _write_collective(work, op, machine, r, inputs[r], result[r])
+
+
+def _write_collective(work: Collective, op: Op, machine: Machine, r: int, inputs: list[Array], result: Array) -> None:
+    """Give the flat result its shape again and write it."""
+    rank = machine.ranks[r]
+    if work.kind == "all_reduce":
+        ends = np.cumsum([x.size for x in inputs])[:-1]
+        for name, part, old in zip(op.writes, np.split(result, ends), inputs, strict=True):
+            rank.write(name, part.reshape(old.shape))
+        bucket = op.name.replace("all_reduce", "bucket")
+        if bucket in machine.program.buffers:
+            rank.hold(bucket, result.size)
+        return
+    if work.kind == "all_gather":
+        rows = sum(machine.local_batch)
+    else:
+        rows = machine.local_batch[r] if work.group == "world" else machine.rail_batch(r)
+    rank.write(op.writes[0], result.reshape(rows, inputs[0].shape[1]))
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a run left. `losses` (steps,) are means over the global batch before each step (NaN without labels);
+    `predictions` (steps, global_batch) click probabilities; `embeddings` (global_batch, width) the pooled vectors
+    of the first step, tables side by side; `traffic` one per step."""
+
+    losses: Array
+    predictions: Array
+    embeddings: Array
+    parameters: Parameters
+    traffic: tuple[Traffic, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of every bit of the results."""
+        return digest(self.losses, self.predictions, self.embeddings, *self.parameters.arrays)
+
+
+def run_plan(
+    workload: Workload,
+    plan: Plan,
+    placement: Placement,
+    *,
+    steps: int = 3,
+    seed: int = 0,
+    wires: WireMode = "exact",
+    program: Program | None = None,
+    batches: Sequence[Samples] | None = None,
+    parameters: Parameters | None = None,
+    settings: Settings | None = None,
+) -> Execution:
+    """Run `steps` iterations of the design's Program and gather what they leave.
+
+    `wires`: "exact" computes and communicates in float64; "planned" rounds what travels to the plan's formats.
+    `program`: lowered from the other arguments when left out; its ops, shapes and algorithms matter, not its
+    counts. `batches` (steps of them) and `parameters` are drawn from `seed` when left out. Raises ExecutionError.
+    """
+    program = program or lower(workload, plan, placement)
+    train = workload.mode == "train"
+    _check_wires(plan, wires)
+    if batches is None:
+        batches = [draw(workload, program.ranks, seed, step) for step in range(steps)]
+    if len(batches) != steps or steps < 1:
+        raise ExecutionError(f"{steps} steps need as many batches, at least one; {len(batches)} were given")
+    _check_batches(batches, placement, program)
+    machine = Machine(program, placement, plan, train, settings or Settings(), wires)
+    machine.fill(parameters or initial(workload, seed))
+    traffic = tuple(Traffic(program.ranks) for _ in batches)
+    losses, predictions, embeddings = [], [], []
+    prefetch = plan.prefetch_input
+    inputs = [op for op in program.ops if op.phase == "input"]
+    if prefetch:
+        _fetch(machine, inputs, batches[0], traffic[0])
+        machine.turn()
+    for i, batch in enumerate(batches):
+        machine.take(batch, traffic[i])
+        machine.begin(batch)
+        for op in program.ops:
+            if not (prefetch and op.phase == "input"):
+                do(op, machine)
+            elif i + 1 < len(batches):
+                _fetch(machine, [op], batches[i + 1], traffic[i + 1])
+                machine.take(batch, traffic[i])
+        machine.turn()
+        losses.append(_loss(machine, batch))
+        predictions.append(np.concatenate([rank.look("loss")[:, 0] for rank in machine.ranks]))
+        if i == 0:
+            embeddings = [rank.look(EMBEDDINGS) for rank in machine.ranks]
+    if not machine.network.quiet:
+        raise ExecutionError("a message was sent that nobody took")
+    return Execution(np.array(losses), np.stack(predictions), np.concatenate(embeddings), gather(machine), traffic)
+
+
+def _check_wires(plan: Plan, wires: str) -> None:
+    if wires not in ("exact", "planned"):
+        raise ExecutionError(f'wires is "exact" or "planned", not {wires!r}')
+    for name in ("lookup_forward", "lookup_backward", "dense_gradient"):
+        dtype = getattr(plan.wires, name)
+        if wires == "planned" and dtype not in FORMATS:
+            raise ExecutionError(
+                f"plan.wires.{name}: {dtype} holds no real numbers without a scale; {', '.join(FORMATS)} do"
+            )
+
+
+def do(op: Op, machine: Machine) -> None:
+    """Run one op and count the operations that its arithmetic did."""
+    machine.op = op.name
+    for rank in machine.ranks:
+        rank.tally = Tally()
+    run(op.work, op, machine)
+    for rank in machine.ranks:
+        machine.traffic.operate(op.name, rank.index, rank.tally.operations)
+
+
+def _fetch(machine: Machine, ops: Sequence[Op], batch: Samples, traffic: Traffic) -> None:
+    """Distribute the indices of a batch ahead of its turn."""
+    machine.take(batch, traffic)
+    machine.ahead = True
+    for op in ops:
+        do(op, machine)
+    machine.ahead = False
+
+
+def _check_batches(batches: Sequence[Samples], placement: Placement, program: Program) -> None:
+    rows = placement.tables.num_embeddings
+    declared = np.broadcast_to(program.local_batch, (program.ranks,))
+    for b, samples in enumerate(batches):
+        if not np.array_equal(samples.sparse.local_batch, declared):
+            raise ExecutionError(
+                f"batch {b} is cut over ranks as {samples.sparse.local_batch}, the Program as {declared}"
+            )
+        if len(samples.sparse.ids) != len(rows):
+            raise ExecutionError(f"batch {b} has indices for {len(samples.sparse.ids)} tables of {len(rows)}")
+        for t, (lengths, ids) in enumerate(zip(samples.sparse.lengths, samples.sparse.ids, strict=True)):
+            name = placement.tables.names[t]
+            if len(lengths) != len(samples) or lengths.sum() != len(ids):
+                raise ExecutionError(f"batch {b}: lengths and row ids of table {name} do not agree")
+            if len(ids) and not (ids.min() >= 0 and ids.max() < rows[t]):
+                raise ExecutionError(f"batch {b}: a row id of table {name} is outside its {rows[t]} rows")
+
+
+def _loss(machine: Machine, batch: Samples) -> float:
+    """Mean of log(1 + exp(z)) - label z over the global batch."""
+    if not machine.train:
+        return float("nan")
+    logit = machine.program.op("loss.forward").reads[0]
+    z = np.concatenate([rank.look(logit)[:, 0] for rank in machine.ranks])
+    return float(np.mean(np.logaddexp(0.0, z) - batch.labels * z))
+
+
+def gather(machine: Machine) -> Parameters:
+    """Whole tables and dense parameters. Every element must be held exactly once, and replicas must be bit-equal."""
+    tables = machine.placement.tables
+    whole = [
+        np.full((int(r), int(d)), np.nan) for r, d in zip(tables.num_embeddings, tables.embedding_dim, strict=True)
+    ]
+    holders = [np.zeros(values.shape, dtype=np.int64) for values in whole]
+    first = machine.ranks[0]
+    dense = [n for n, buffer in machine.program.buffers.items() if buffer.role == "parameter" and n in first.values]
+    for rank in machine.ranks:
+        for name in dense:
+            _same(rank.values[name], first.values[name], name, rank.index)
+        for shard, copy in zip(rank.shards["replica"], first.shards["replica"], strict=True):
+            _same(shard.weights, copy.weights, tables.names[shard.table], rank.index)
+        owned = [s for scope, shards in rank.shards.items() if scope != "replica" or rank is first for s in shards]
+        for shard in owned:
+            where = (slice(shard.row_start, shard.row_end), slice(shard.column_start, shard.column_end))
+            whole[shard.table][where] = shard.weights
+            holders[shard.table][where] += 1
+    for t, count in enumerate(holders):
+        if (count != 1).any():
+            raise ExecutionError(
+                f"table {tables.names[t]}: {int((count != 1).sum())} elements are not held exactly once"
+            )
+    return Parameters(tuple(whole), {name: first.values[name] for name in dense})
+
+
+def _same(a: Array, b: Array, name: str, rank: int) -> None:
+    if not np.array_equal(a, b, equal_nan=True):
+        raise ExecutionError(f"{name} on rank {rank} has drifted from its copy on rank 0")

@@ -1,0 +1,233 @@
+"""A small design that takes every route of a big one: fewer ranks, tables, rows, samples and columns, the same kinds.
+
+What is kept: several nodes stay several nodes; one table at least of every class (sharding, tier, dtype, optimizer,
+width class, empty or not, pooled evenly or not); which widths are equal, and whether they divide by four; an uneven
+batch stays uneven; the number of gradient buckets; wires, precisions, optimizers and prefetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from archmodel.execute.errors import ExecutionError
+from archmodel.parallel.placement import Placement
+from archmodel.parallel.plan import Plan, TablePlan, TablesPlan
+from archmodel.parallel.resolve import resolve
+from archmodel.program import Layout
+from archmodel.workloads.recommendation import Recommendation, Workload
+from archmodel.workloads.tables import TableGroup
+
+MOST_RANKS = 8
+MOST_TABLES = 24
+MOST_ROWS = 1000
+MOST_POOLING = 32
+MOST_CROSS_LAYERS = 4
+KEPT_WIDTH = 16
+"""Widths up to this stay as they are."""
+SAMPLES = 48
+"""Samples of the shrunk batch, at least."""
+ROOM = {"hbm": 1e18, "ddr": 1e18}
+"""Bytes per rank while the shrunk plan is placed: tiers are carried over, not chosen."""
+
+
+@dataclass(frozen=True)
+class Small:
+    """A design that can be run. `notes`: what was changed, a line each."""
+
+    workload: Workload
+    plan: Plan
+    placement: Placement
+    notes: tuple[str, ...]
+    place: Callable[[Layout], tuple[Plan, Placement]]
+    """The same kinds of shards on another layout."""
+
+
+def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
+    """The small design. Raises ExecutionError for workloads that it cannot cut."""
+    if not isinstance(workload, Recommendation):
+        raise ExecutionError(f"workloads of kind {getattr(workload, 'kind', '?')} cannot be shrunk and checked")
+    layout = small_layout(placement.layout)
+    tables = workload.table_arrays
+    chosen = chosen_tables(placement)
+    narrow = narrowed(_widths(workload))
+    rows = {t: _rows(int(tables.num_embeddings[t]), i) for i, t in enumerate(chosen)}
+    pooling = {t: _pooling(float(tables.pooling_factor[t])) for t in chosen}
+    groups = {
+        tables.names[t]: TableGroup(
+            num_embeddings=rows[t],
+            embedding_dim=narrow[int(tables.embedding_dim[t])],
+            pooling_factor=pooling[t],
+            access=tables.distributions[int(tables.distribution_of[t])],
+        )
+        for t in chosen
+    }
+    batch = _batch(workload.global_batch, placement.layout.ranks, layout.ranks)
+    small = _changed(
+        workload,
+        tables=groups,
+        global_batch=batch,
+        dense_features=narrow[workload.dense_features],
+        bottom_mlp=[narrow[w] for w in workload.bottom_mlp],
+        top_mlp=[narrow[w] for w in workload.top_mlp],
+        **({"cross_rank": narrow[workload.cross_rank]} if hasattr(workload, "cross_rank") else {}),
+        **(
+            {"cross_layers": min(workload.cross_layers, MOST_CROSS_LAYERS)} if hasattr(workload, "cross_layers") else {}
+        ),
+    )
+    bucket = float(np.max(plan.gradient_bucket)) * small.dense_parameters / workload.dense_parameters
+    pieces = np.bincount(placement.table, minlength=len(tables))
+
+    def place(on: Layout) -> tuple[Plan, Placement]:
+        assign = {
+            tables.names[t]: TablePlan(
+                sharding=placement.sharding[t],  # type: ignore[arg-type]
+                tier=placement.tier[t],  # type: ignore[arg-type]
+                dtype=placement.dtype[t],  # type: ignore[arg-type]
+                optimizer=placement.optimizer[t],  # type: ignore[arg-type]
+                column_shards=_pieces(placement.sharding[t], int(pieces[t]), groups[tables.names[t]], on),
+            )
+            for t in chosen
+        }
+        smaller = _changed(plan, tables=TablesPlan(assign=assign), gradient_bucket=bucket, memory_reserve=0.0)
+        return smaller, resolve(smaller, small.table_arrays, on, batch, ROOM)
+
+    small_plan, small_placement = place(layout)
+    notes = _notes(workload, small, placement.layout, layout, rows, pooling)
+    return Small(small, small_plan, small_placement, notes, place)
+
+
+def small_layout(layout: Layout) -> Layout:
+    """At most MOST_RANKS ranks; several nodes stay several, small nodes stay whole."""
+    if layout.ranks <= MOST_RANKS:
+        return layout
+    if layout.nodes == 1:
+        return Layout(1, MOST_RANKS)
+    local = min(layout.local_size, MOST_RANKS // 2)
+    return Layout(min(layout.nodes, MOST_RANKS // local), local)
+
+
+def chosen_tables(placement: Placement) -> list[int]:
+    """At least one table of every class, then further ones of each in turn up to MOST_TABLES, in table order."""
+    classes: dict[tuple[object, ...], list[int]] = {}
+    for t in range(len(placement.tables)):
+        classes.setdefault(table_class(placement, t), []).append(t)
+    chosen: list[int] = [members[0] for members in classes.values()]
+    turn = 1
+    while len(chosen) < min(MOST_TABLES, len(placement.tables)):
+        further = [members[turn] for members in classes.values() if turn < len(members)]
+        chosen += further[: MOST_TABLES - len(chosen)]
+        turn += 1
+    return sorted(chosen)
+
+
+def table_class(placement: Placement, t: int) -> tuple[object, ...]:
+    """What decides the way that a table takes through the Program."""
+    tables = placement.tables
+    dim, pooling = int(tables.embedding_dim[t]), float(tables.pooling_factor[t])
+    return (
+        placement.sharding[t],
+        placement.tier[t],
+        placement.dtype[t],
+        placement.optimizer[t],
+        dim.bit_length(),
+        dim % 4 == 0,
+        tables.num_embeddings[t] == 0,
+        pooling == 0,
+        pooling % 1 == 0,
+    )
+
+
+def narrowed(widths: Iterable[int]) -> dict[int, int]:
+    """Small widths for large: those up to KEPT_WIDTH stay, larger ones keep their order and remainder by four."""
+    result: dict[int, int] = {}
+    last = KEPT_WIDTH
+    for width in sorted(set(widths)):
+        if width <= KEPT_WIDTH:
+            result[width] = width
+            continue
+        last += 1 + (width - last - 1) % 4
+        result[width] = last
+    return result
+
+
+def _widths(workload: Recommendation) -> list[int]:
+    dims = [int(d) for d in workload.table_arrays.embedding_dim]
+    rank = [workload.cross_rank] if hasattr(workload, "cross_rank") else []
+    return [*dims, workload.dense_features, *workload.bottom_mlp, *workload.top_mlp, *rank]
+
+
+def _rows(rows: int, i: int) -> int:
+    """Large tables get row counts of their own that few rank counts divide."""
+    return rows if rows <= MOST_ROWS else MOST_ROWS - 3 - 7 * (i % MOST_TABLES)
+
+
+def _pooling(pooling: float) -> float:
+    return pooling if pooling <= MOST_POOLING else MOST_POOLING + pooling % 1
+
+
+def _batch(batch: int, ranks: int, small_ranks: int) -> int:
+    """Even if it was, uneven if it was, less than one sample per rank if it was."""
+    if batch < ranks:
+        return max(1, min(batch, small_ranks - 1))
+    even = small_ranks * -(-SAMPLES // small_ranks)
+    uneven = even + min(3, small_ranks - 1)
+    return min(batch, even if batch % ranks == 0 else uneven)
+
+
+def _pieces(sharding: str, pieces: int, table: TableGroup, layout: Layout) -> int | None:
+    """Column pieces on the small layout; None where the kind cuts none."""
+    most = {
+        "column_wise": max(layout.ranks, 2),
+        "grid_wise": max(layout.nodes, 2),
+        "table_column_wise": layout.local_size,
+    }
+    if sharding not in most:
+        return None
+    return min(pieces, most[sharding], int(np.min(table.embedding_dim)))
+
+
+def _changed(model: Any, **changes: Any) -> Any:
+    """A validated copy of a pydantic model with fields changed."""
+    kept = {name: getattr(model, name) for name in type(model).model_fields}
+    return type(model).model_validate(kept | changes)
+
+
+def _notes(
+    before: Recommendation,
+    after: Recommendation,
+    old: Layout,
+    new: Layout,
+    rows: dict[int, int],
+    pooling: dict[int, float],
+) -> tuple[str, ...]:
+    """What was made smaller."""
+    tables = before.table_arrays
+    notes = []
+    if old != new:
+        notes.append(f"ranks: {_nodes(old)} -> {_nodes(new)}")
+    if len(tables) != len(rows):
+        notes.append(f"tables: {len(tables):,} -> {len(rows)}, with one at least of every class of table")
+    if any(tables.num_embeddings[t] != r for t, r in rows.items()):
+        notes.append(f"rows: tables of more than {MOST_ROWS:,} cut to at most that")
+    if any(tables.pooling_factor[t] != p for t, p in pooling.items()):
+        notes.append(f"pooling factors: at most {MOST_POOLING}")
+    if before.global_batch != after.global_batch:
+        notes.append(f"global batch: {before.global_batch:,} -> {after.global_batch}")
+    changed = {a: b for a, b in narrowed(_widths(before)).items() if a != b}
+    if changed:
+        notes.append(
+            "widths: "
+            + ", ".join(f"{a:,} -> {b}" for a, b in list(changed.items())[:8])
+            + (", ..." if len(changed) > 8 else "")
+        )
+    if getattr(before, "cross_layers", 0) != getattr(after, "cross_layers", 0):
+        notes.append(f"cross layers: {before.cross_layers} -> {after.cross_layers}")  # type: ignore[attr-defined]
+    return tuple(notes) or ("nothing: the design is small enough to run as it is",)
+
+
+def _nodes(layout: Layout) -> str:
+    return f"{layout.ranks} ({layout.nodes} node{'s' if layout.nodes > 1 else ''} of {layout.local_size})"

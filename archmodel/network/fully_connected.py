@@ -1,0 +1,28 @@
+"""A node in which every pair of GPUs has a link of its own (MI300X, first-generation four-GPU boards)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from archmodel.network.fabric import SCALE_UP, Edge, ScaleUp
+from archmodel.quantities import Num, PositiveBandwidth
+
+
+@SCALE_UP.register
+class FullyConnected(ScaleUp):
+    """n ranks have n - 1 links each. The directed links of a full graph split into n - 1 rings through all
+    ranks (for n other than 4 and 6: Tillson 1980), so rings, like direct traffic, can use all of them."""
+
+    kind: Literal["fully_connected"] = "fully_connected"
+    link_bandwidth: PositiveBandwidth = Field(..., description="link of one pair of GPUs, per direction")
+
+    def injection(self, ranks: int) -> Num:
+        return self.link_bandwidth * max(ranks - 1, 1)
+
+    def edges(self, ranks: int) -> list[Edge]:
+        return [(a, b, self.link_bandwidth) for b in range(ranks) for a in range(b)]
+
+    def bisection(self, ranks: int) -> Num:
+        return self.link_bandwidth * (ranks // 2) * (ranks - ranks // 2)

@@ -1,0 +1,74 @@
+"""What the plan leaves to us: tiers, kinds and numbers of column pieces. Greedy; the search does better later."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from archmodel.program import IntArray, Layout
+from archmodel.quantities import Array
+from archmodel.workloads.tables import Tables
+
+MIN_COLUMNS = 16
+"""The automatic placement cuts no column shard narrower than this (one 64-byte line of fp32)."""
+_FULL = 0.9  # share of a tier that the automatic choice of tiers fills
+
+
+def tiers(
+    written: npt.NDArray[np.object_],
+    sharding: npt.NDArray[np.str_],
+    size: Array,
+    cost: Array,
+    layout: Layout,
+    capacity: dict[str, float],
+) -> npt.NDArray[np.str_]:
+    """Tier of every table (T,): as `written`, else HBM; when HBM is full, tables with least traffic per byte move to
+    DDR. Replicated tables stay: their dense gradient and step are in HBM."""
+    free = np.array([t is None for t in written], dtype=bool)
+    tier = np.where(free, "hbm", written).astype(str)
+    free &= sharding != "data_parallel"
+    room = capacity["hbm"] * layout.ranks * _FULL - size[tier == "hbm"].sum()
+    if room < 0 and capacity.get("ddr", 0.0) > 0:
+        order = np.flatnonzero(free)
+        order = order[np.argsort(cost[order] / np.maximum(size[order], 1.0), kind="stable")]
+        moved = np.cumsum(size[order]) - size[order] < -room
+        tier[order[moved]] = "ddr"
+    return tier
+
+
+def kinds_and_pieces(
+    sharding: npt.NDArray[np.str_],
+    pieces: IntArray,
+    tables: Tables,
+    tier: npt.NDArray[np.str_],
+    size: Array,
+    cost: Array,
+    usable: Array,
+    layout: Layout,
+    global_batch: int,
+) -> tuple[npt.NDArray[np.str_], IntArray]:
+    """Kinds for `auto` tables. Replicate when all-reducing the table moves less than exchanging its pooled vectors
+    (2 rows < local batch); cut columns so that no piece exceeds the mean load or half a rank's memory; cut rows when
+    columns are too few for that. A plan that the search later replaces."""
+    auto = sharding == "auto"
+    mean = cost.sum() / layout.ranks if len(tables) else 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wanted = np.maximum(np.ceil(cost / mean - 1e-9), np.ceil(size / (0.5 * usable)))
+    wanted = np.where(np.isfinite(wanted), wanted, 1.0)
+    most = np.maximum(np.minimum(tables.embedding_dim // MIN_COLUMNS, layout.ranks), 1)
+    cut = np.minimum(np.maximum(wanted, 1), most).astype(np.int64)
+    replicate = (
+        (2 * tables.num_embeddings < global_batch / layout.ranks) & (layout.ranks > 1) & (tier == "hbm")
+    )
+    too_big = size / cut > usable
+    chosen = np.where(
+        replicate,
+        "data_parallel",
+        np.where(too_big & (layout.ranks > 1), "row_wise", np.where(cut > 1, "column_wise", "table_wise")),
+    )
+    kinds = np.where(auto, chosen, sharding)
+    pieces = np.where(auto & (kinds == "column_wise"), cut, pieces)
+    undecided = (kinds == "column_wise") & (pieces == 0)  # written column_wise without a count
+    return kinds, np.where(
+        undecided, np.maximum(cut, np.minimum(2, tables.embedding_dim)), np.maximum(pieces, 1)
+    )

@@ -1,0 +1,166 @@
+"""How many indices and distinct rows each shard sees in a batch: in expectation, or counted in a given batch.
+
+The same lowering serves both, so the executor's counts on a concrete batch can be compared with a Program exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from archmodel.parallel.placement import Blocks, Placement, Scope
+from archmodel.program import IntArray, OuterTraffic, PairTraffic, Traffic
+from archmodel.quantities import Array
+from archmodel.workloads.tables import Tables
+
+
+class Counts(Protocol):
+    """Access counts of one batch."""
+
+    def indices(self, placement: Placement, blocks: Blocks) -> Array:
+        """Indices that fall in every row block over the global batch, (shards, members)."""
+        ...
+
+    def unique(self, placement: Placement, blocks: Blocks) -> Array:
+        """Distinct rows among them, (shards, members)."""
+        ...
+
+    def local_indices(self, placement: Placement, shards: IntArray) -> Array:
+        """Indices of each rank's own samples in replicated tables, (ranks, shards)."""
+        ...
+
+    def local_unique(self, placement: Placement, shards: IntArray) -> Array:
+        """Distinct rows among them, (ranks, shards)."""
+        ...
+
+    def input_traffic(
+        self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int
+    ) -> Traffic:
+        """Bytes of indices and lengths from every rank to every rank for the shards of a scope."""
+        ...
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Expectations from the tables' access distributions. `local_batch` (ranks,) sums to the global batch."""
+
+    tables: Tables
+    local_batch: IntArray
+
+    @cached_property
+    def _unique(self) -> Array:
+        return self.tables.expected_unique(float(self.local_batch.sum()))
+
+    def _share(self, placement: Placement, blocks: Blocks) -> Array:
+        rows = placement.tables.num_embeddings[placement.table[blocks.shards]][:, None]
+        return np.asarray(blocks.rows / np.maximum(rows, 1))
+
+    def indices(self, placement: Placement, blocks: Blocks) -> Array:
+        pooling = self.tables.pooling_factor[placement.table[blocks.shards]][:, None]
+        return float(self.local_batch.sum()) * pooling * self._share(placement, blocks)
+
+    def unique(self, placement: Placement, blocks: Blocks) -> Array:
+        return self._unique[placement.table[blocks.shards]][:, None] * self._share(placement, blocks)
+
+    def local_indices(self, placement: Placement, shards: IntArray) -> Array:
+        table = placement.table[shards]
+        pooling = np.where(self.tables.num_embeddings[table] > 0, self.tables.pooling_factor[table], 0.0)
+        return np.asarray(self.local_batch[:, None] * pooling)
+
+    def local_unique(self, placement: Placement, shards: IntArray) -> Array:
+        batches, which = np.unique(self.local_batch, return_inverse=True)
+        by_batch = np.stack([self.tables.expected_unique(float(b)) for b in batches])
+        return np.asarray(by_batch[which][:, placement.table[shards]])
+
+    def input_traffic(
+        self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int
+    ) -> Traffic:
+        wanted = np.zeros(placement.layout.ranks)
+        for blocks in placement.blocks(scope):
+            pooling = self.tables.pooling_factor[placement.table[blocks.shards]][:, None]
+            per_sample = (
+                np.where(blocks.rows > 0, length_bytes, 0)
+                + pooling * self._share(placement, blocks) * index_bytes
+            )
+            wanted += placement.per_rank(scope, blocks, per_sample)
+        return OuterTraffic(send=self.local_batch.astype(np.float64), receive=wanted)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A concrete batch: for every table the indices per sample (global_batch,) and the row ids, sample by sample."""
+
+    local_batch: IntArray
+    lengths: Sequence[IntArray]
+    ids: Sequence[IntArray]
+
+    @cached_property
+    def sample_start(self) -> IntArray:
+        """First sample of every rank, and the end, (ranks + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.local_batch)])
+
+    @cached_property
+    def rank_of_id(self) -> list[IntArray]:
+        """Rank whose sample each id belongs to, per table."""
+        owner = np.repeat(np.arange(len(self.local_batch)), self.local_batch)
+        return [np.repeat(owner, lengths) for lengths in self.lengths]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Exact counts of one batch. For small designs: loops over shards."""
+
+    batch: Batch
+
+    def _inside(
+        self, placement: Placement, blocks: Blocks, s: int, m: int
+    ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        ids = self.batch.ids[int(placement.table[blocks.shards[s]])]
+        return ids, (ids >= blocks.start[s, m]) & (ids < blocks.end[s, m])
+
+    def indices(self, placement: Placement, blocks: Blocks) -> Array:
+        return self._each(placement, blocks, lambda ids: len(ids))
+
+    def unique(self, placement: Placement, blocks: Blocks) -> Array:
+        return self._each(placement, blocks, lambda ids: len(np.unique(ids)))
+
+    def _each(self, placement: Placement, blocks: Blocks, count: object) -> Array:
+        result = np.zeros(blocks.start.shape)
+        for s, m in np.ndindex(*blocks.start.shape):
+            ids, inside = self._inside(placement, blocks, s, m)
+            result[s, m] = count(ids[inside])  # type: ignore[operator]
+        return result
+
+    def local_indices(self, placement: Placement, shards: IntArray) -> Array:
+        return self._local(placement, shards, lambda ids: len(ids))
+
+    def local_unique(self, placement: Placement, shards: IntArray) -> Array:
+        return self._local(placement, shards, lambda ids: len(np.unique(ids)))
+
+    def _local(self, placement: Placement, shards: IntArray, count: object) -> Array:
+        ranks = placement.layout.ranks
+        result = np.zeros((ranks, len(shards)))
+        for r, i in np.ndindex(ranks, len(shards)):
+            t = int(placement.table[shards[i]])
+            result[r, i] = count(self.batch.ids[t][self.batch.rank_of_id[t] == r])  # type: ignore[operator]
+        return result
+
+    def input_traffic(
+        self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int
+    ) -> Traffic:
+        ranks = placement.layout.ranks
+        pairs = np.zeros((ranks, ranks))
+        for blocks in placement.blocks(scope):
+            for s, m in np.ndindex(*blocks.start.shape):
+                if blocks.rows[s, m] == 0:
+                    continue
+                t, to = int(placement.table[blocks.shards[s]]), int(blocks.ranks[s, m])
+                _, inside = self._inside(placement, blocks, s, m)
+                sent = np.bincount(self.batch.rank_of_id[t][inside], minlength=ranks)
+                pairs[:, to] += sent * index_bytes + self.batch.local_batch * length_bytes
+        return PairTraffic(pairs)

@@ -1,0 +1,364 @@
+"""Lowering of the dense layers, data parallel: forward, backward, bucketed all-reduce of gradients, update.
+
+Tensors are named by the layers; the gradient of tensor `x` is `x.gradient`. The gradient of a tensor that several
+layers read is accumulated in the epilogue of the product that comes last.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+
+from archmodel.parallel.emit import Emitter
+from archmodel.parallel.placement import split_evenly
+from archmodel.program import Algorithm, Collective, DotInteraction, Elementwise, Gemm
+from archmodel.quantities import Array, Dtype, itemsize
+from archmodel.workloads.layers import (
+    DENSE_INPUT,
+    BinaryCrossEntropy,
+    Concatenate,
+    Dot,
+    Layer,
+    Linear,
+    LowRankCross,
+)
+
+OPTIMIZER_MOMENTS = {"sgd": 0, "adagrad": 1, "adam": 2}
+OPTIMIZER_OPERATIONS = {"sgd": 2, "adagrad": 7, "adam": 12}
+"""Operations per parameter of one step: counted from the update equations as the executor writes them."""
+
+
+def gradient(tensor: str) -> str:
+    """Name of the gradient of a tensor or parameter."""
+    return f"{tensor}.gradient"
+
+
+def one(x: float) -> Array:
+    """An amount that is equal on all ranks, (1,)."""
+    return np.array([float(x)])
+
+
+def elementwise(
+    e: Emitter, function: str, reads: float, writes: float, operations: float, dtype: Dtype | None = None
+) -> Elementwise:
+    """An elementwise kernel over `reads` / `writes` elements per local sample of the compute precision."""
+    dtype = dtype or e.plan.precision.compute
+    size = itemsize(dtype)
+    return Elementwise(function, e.batch * reads * size, e.batch * writes * size, e.batch * operations, dtype)
+
+
+def declare_parameters(e: Emitter, layers: tuple[Layer, ...], train: bool) -> None:
+    """Weights, biases, gradients and optimizer state of all dense layers."""
+    master, compute = e.plan.precision.parameters, e.plan.precision.compute
+    for name, elements in parameters(layers).items():
+        e.buffer(name, "parameter", elements, compute)
+        if train:
+            e.buffer(gradient(name), "gradient", elements, e.plan.wires.dense_gradient)
+    total = sum(parameters(layers).values())
+    if train and itemsize(master) > itemsize(compute):
+        e.buffer("dense.master", "parameter", total, master)
+    moments = OPTIMIZER_MOMENTS[e.plan.dense_optimizer]
+    if train and moments:
+        e.buffer("dense.state", "optimizer_state", total * moments, master)
+
+
+def parameters(layers: tuple[Layer, ...]) -> dict[str, int]:
+    """Elements of every dense parameter, in forward order."""
+    result: dict[str, int] = {}
+    for layer in layers:
+        if isinstance(layer, Linear):
+            result[f"{layer.name}.weight"] = layer.out_features * layer.in_features
+            result[f"{layer.name}.bias"] = layer.out_features
+        elif isinstance(layer, LowRankCross):
+            result[f"{layer.name}.down"] = layer.rank * layer.features
+            result[f"{layer.name}.up"] = layer.features * layer.rank
+            result[f"{layer.name}.bias"] = layer.features
+    return result
+
+
+@singledispatch
+def forward(layer: Layer, e: Emitter) -> None:
+    """Append the forward ops of a layer."""
+    raise NotImplementedError(type(layer).__name__)
+
+
+@singledispatch
+def backward(layer: Layer, e: Emitter, relu_outputs: set[str]) -> None:
+    """Append the backward ops of a layer."""
+    raise NotImplementedError(type(layer).__name__)
+
+
+@forward.register
+def _(layer: Linear, e: Emitter) -> None:
+    e.activation(layer.output, layer.out_features)
+    work = Gemm(
+        e.batch,
+        one(layer.out_features),
+        one(layer.in_features),
+        e.plan.precision.compute,
+        transpose_b=True,
+        epilogue="bias_relu" if layer.relu else "bias",
+        epilogue_reads=one(layer.out_features),
+    )
+    e.op(
+        f"{layer.name}.forward",
+        "forward",
+        work,
+        (layer.input, f"{layer.name}.weight", f"{layer.name}.bias"),
+        (layer.output,),
+    )
+
+
+@backward.register
+def _(layer: Linear, e: Emitter, relu_outputs: set[str]) -> None:
+    compute = e.plan.precision.compute
+    if layer.input != DENSE_INPUT:
+        e.activation(gradient(layer.input), layer.in_features)
+        masked = layer.input in relu_outputs
+        e.op(
+            f"{layer.name}.input_gradient",
+            "backward",
+            Gemm(
+                e.batch,
+                one(layer.in_features),
+                one(layer.out_features),
+                compute,
+                epilogue="relu_grad" if masked else "",
+                epilogue_reads=e.batch * layer.in_features if masked else one(0),
+            ),
+            (gradient(layer.output), f"{layer.name}.weight", *([layer.input] if masked else [])),
+            (gradient(layer.input),),
+        )
+    e.op(
+        f"{layer.name}.weight_gradient",
+        "backward",
+        Gemm(
+            one(layer.out_features),
+            one(layer.in_features),
+            e.batch,
+            compute,
+            transpose_a=True,
+            epilogue="bias_grad",
+            epilogue_writes=one(layer.out_features),
+            output_dtype=e.plan.wires.dense_gradient,
+        ),
+        (gradient(layer.output), layer.input),
+        (gradient(f"{layer.name}.weight"), gradient(f"{layer.name}.bias")),
+    )
+
+
+@forward.register
+def _(layer: Dot, e: Emitter) -> None:
+    e.activation(layer.output, layer.out_features)
+    work = DotInteraction(e.batch, layer.features, layer.dim, e.plan.precision.compute)
+    e.op(f"{layer.name}.forward", "forward", work, (layer.bottom, layer.embeddings), (layer.output,))
+
+
+@backward.register
+def _(layer: Dot, e: Emitter, relu_outputs: set[str]) -> None:
+    e.activation(gradient(layer.bottom), layer.dim)
+    e.activation(gradient(layer.embeddings), (layer.features - 1) * layer.dim)
+    work = DotInteraction(e.batch, layer.features, layer.dim, e.plan.precision.compute, backward=True)
+    e.op(
+        f"{layer.name}.backward",
+        "backward",
+        work,
+        (gradient(layer.output), layer.bottom, layer.embeddings),
+        (gradient(layer.bottom), gradient(layer.embeddings)),
+    )
+    _mask(e, layer.bottom, layer.dim, relu_outputs)
+
+
+@forward.register
+def _(layer: Concatenate, e: Emitter) -> None:
+    e.activation(layer.output, layer.out_features)
+    work = elementwise(e, "concatenate", layer.out_features, layer.out_features, 0)
+    e.op(f"{layer.name}.forward", "forward", work, (layer.bottom, layer.embeddings), (layer.output,))
+
+
+@backward.register
+def _(layer: Concatenate, e: Emitter, relu_outputs: set[str]) -> None:
+    e.activation(gradient(layer.bottom), layer.bottom_features)
+    e.activation(gradient(layer.embeddings), layer.embedding_features)
+    work = elementwise(e, "split", layer.out_features, layer.out_features, 0)
+    e.op(
+        f"{layer.name}.backward",
+        "backward",
+        work,
+        (gradient(layer.output),),
+        (gradient(layer.bottom), gradient(layer.embeddings)),
+    )
+    _mask(e, layer.bottom, layer.bottom_features, relu_outputs)
+
+
+def _mask(e: Emitter, tensor: str, width: int, relu_outputs: set[str]) -> None:
+    """Pass a gradient back through a ReLU that no product's epilogue covers."""
+    if tensor in relu_outputs:
+        work = elementwise(e, "relu_grad", 2 * width, width, width)
+        e.op(f"{tensor}.relu_gradient", "backward", work, (gradient(tensor), tensor), (gradient(tensor),))
+
+
+@forward.register
+def _(layer: LowRankCross, e: Emitter) -> None:
+    compute, n, r = e.plan.precision.compute, layer.features, layer.rank
+    hidden, product = e.activation(f"{layer.name}.hidden", r), e.activation(f"{layer.name}.product", n)
+    e.activation(layer.output, n)
+    down, up, bias = (f"{layer.name}.{p}" for p in ("down", "up", "bias"))
+    e.op(
+        f"{layer.name}.down.forward",
+        "forward",
+        Gemm(e.batch, one(r), one(n), compute, transpose_b=True),
+        (layer.input, down),
+        (hidden,),
+    )
+    e.op(
+        f"{layer.name}.up.forward",
+        "forward",
+        Gemm(e.batch, one(n), one(r), compute, transpose_b=True, epilogue="bias", epilogue_reads=one(n)),
+        (hidden, up, bias),
+        (product,),
+    )
+    e.op(
+        f"{layer.name}.forward",
+        "forward",
+        elementwise(e, "cross", 3 * n, n, 2 * n),
+        (layer.base, product, layer.input),
+        (layer.output,),
+    )
+
+
+@backward.register
+def _(layer: LowRankCross, e: Emitter, relu_outputs: set[str]) -> None:
+    compute, n, r = e.plan.precision.compute, layer.features, layer.rank
+    hidden, product = f"{layer.name}.hidden", f"{layer.name}.product"
+    down, up = f"{layer.name}.down", f"{layer.name}.up"
+    upstream, base = gradient(layer.output), f"{layer.base}.product_gradient"
+    first_use = base not in e.buffers  # backward order: the last cross layer starts the sum
+    e.activation(base, n)
+    e.activation(gradient(product), n)
+    e.activation(gradient(hidden), r)
+    e.op(
+        f"{layer.name}.backward",
+        "backward",
+        elementwise(e, "cross_grad", (3 if first_use else 4) * n, 2 * n, (2 if first_use else 3) * n),
+        (upstream, layer.base, product, *([] if first_use else [base])),
+        (gradient(product), base),
+    )
+    e.op(
+        f"{layer.name}.up.weight_gradient",
+        "backward",
+        Gemm(
+            one(n),
+            one(r),
+            e.batch,
+            compute,
+            transpose_a=True,
+            epilogue="bias_grad",
+            epilogue_writes=one(n),
+            output_dtype=e.plan.wires.dense_gradient,
+        ),
+        (gradient(product), hidden),
+        (gradient(up), gradient(f"{layer.name}.bias")),
+    )
+    e.op(
+        f"{layer.name}.up.input_gradient",
+        "backward",
+        Gemm(e.batch, one(r), one(n), compute),
+        (gradient(product), up),
+        (gradient(hidden),),
+    )
+    e.op(
+        f"{layer.name}.down.weight_gradient",
+        "backward",
+        Gemm(one(r), one(n), e.batch, compute, transpose_a=True, output_dtype=e.plan.wires.dense_gradient),
+        (gradient(hidden), layer.input),
+        (gradient(down),),
+    )
+    e.activation(gradient(layer.input), n)
+    added = (upstream, base) if layer.input == layer.base else (upstream,)
+    e.op(
+        f"{layer.name}.down.input_gradient",
+        "backward",
+        Gemm(e.batch, one(n), one(r), compute, epilogue="add", epilogue_reads=e.batch * n * len(added)),
+        (gradient(hidden), down, *added),
+        (gradient(layer.input),),
+    )
+
+
+@forward.register
+def _(layer: BinaryCrossEntropy, e: Emitter) -> None:
+    e.activation("loss", 1)
+    e.op("loss.forward", "forward", elementwise(e, "sigmoid", 1, 1, 4), (layer.input,), ("loss",))
+
+
+@backward.register
+def _(layer: BinaryCrossEntropy, e: Emitter, relu_outputs: set[str]) -> None:
+    e.activation(gradient(layer.input), 1)
+    element = itemsize(e.plan.precision.compute)
+    read = e.batch * (element + itemsize(e.buffers["labels"].dtype))
+    work = Elementwise("cross_entropy_grad", read, e.batch * element, e.batch * 2, e.plan.precision.compute)
+    e.op("loss.backward", "backward", work, ("loss", "labels"), (gradient(layer.input),))
+
+
+class GradientBuckets:
+    """Gathers dense gradients in backward order and all-reduces them bucket by bucket as they become ready."""
+
+    def __init__(self, e: Emitter, layers: tuple[Layer, ...]) -> None:
+        self.e = e
+        self.elements = parameters(layers)
+        self.pending: list[str] = []
+        self.buckets: list[list[str]] = []
+
+    def after(self, layer: Layer) -> None:
+        """The gradients of `layer` are complete."""
+        self.pending += [p for p in self.elements if p.startswith(f"{layer.name}.")]
+        size = itemsize(self.e.plan.wires.dense_gradient)
+        if sum(self.elements[p] for p in self.pending) * size >= float(np.max(self.e.plan.gradient_bucket)):
+            self.flush()
+
+    def flush(self) -> None:
+        """All-reduce what has gathered."""
+        if not self.pending:
+            return
+        e, names = self.e, tuple(gradient(p) for p in self.pending)
+        if e.layout.ranks > 1:
+            total = sum(self.elements[p] for p in self.pending)
+            dtype = e.plan.wires.dense_gradient
+            e.buffer(f"dense.bucket_{len(self.buckets)}", "communication", total, dtype)
+            work = Collective(
+                "all_reduce", "world", all_reduce_algorithm(e), blocks(total, e), dtype, e.layout
+            )
+            e.op(f"dense.all_reduce_{len(self.buckets)}", "backward", work, names, names, e.streams("world"))
+        self.buckets.append(self.pending)
+        self.pending = []
+
+    def update(self) -> None:
+        """One fused optimizer step per bucket."""
+        e = self.e
+        master, compute = e.plan.precision.parameters, e.plan.precision.compute
+        optimizer = e.plan.dense_optimizer
+        moments = OPTIMIZER_MOMENTS[optimizer]
+        mixed = itemsize(master) > itemsize(compute)
+        for i, names in enumerate(self.buckets):
+            n = float(sum(self.elements[p] for p in names))
+            weights = n * itemsize(master if mixed else compute)
+            state = weights + n * moments * itemsize(master)  # weights and moments, read and written
+            work = Elementwise(
+                optimizer,
+                one(n * itemsize(e.plan.wires.dense_gradient) + state),
+                one(state + (n * itemsize(compute) if mixed else 0.0)),
+                one(n * OPTIMIZER_OPERATIONS[optimizer]),
+                master,
+            )
+            e.op(f"dense.update_{i}", "update", work, tuple(gradient(p) for p in names), tuple(names))
+
+
+def all_reduce_algorithm(e: Emitter) -> Algorithm:
+    """Ring inside one level of the network, hierarchical over two (as multi-channel rings over rails do)."""
+    return "hierarchical" if e.layout.nodes > 1 and e.layout.local_size > 1 else "ring"
+
+
+def blocks(total: float, e: Emitter) -> Array:
+    """A buffer of `total` elements cut into one block per rank, (ranks,)."""
+    return split_evenly(int(total), e.layout.ranks).astype(np.float64)

@@ -1,0 +1,158 @@
+"""Plans as design files write them: which table is cut how, on which ranks, in which tier and precision.
+
+A table takes its plan from `tables.assign[name]`, else from the first matching rule, else from `tables.default`; fields
+that the chosen entry leaves out come from `tables.default`, then from the plan's own defaults.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BeforeValidator, Field
+
+from archmodel.components.base import Component
+from archmodel.quantities import Count, Dtype, Fraction, PositiveBytes
+from archmodel.workloads.tables import Tables
+
+Sharding = Literal[
+    "auto",
+    "table_wise",
+    "column_wise",
+    "row_wise",
+    "table_row_wise",
+    "table_column_wise",
+    "grid_wise",
+    "data_parallel",
+]
+Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam"]
+TierName = Literal["hbm", "ddr"]
+_CONDITION = re.compile(r"\s*(<=|>=|==|<|>)?\s*([0-9_,.]+(?:[eE][0-9]+)?)\s*([kMG]?)\s*$")
+_OPERATORS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal}
+
+
+def _condition(value: object) -> object:
+    text = str(value)
+    if not _CONDITION.match(text):
+        raise ValueError('is not a comparison; write e.g. "< 10000", ">= 1e6" or "== 128"')
+    return text
+
+
+Condition = Annotated[str, BeforeValidator(_condition)]
+
+
+def holds(condition: str, values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Where `values` (T,) satisfy a comparison such as "< 10000"; a bare number means equality."""
+    matched = _CONDITION.match(condition)
+    assert matched is not None  # the field's validator has checked it
+    operator, number, suffix = matched.groups()
+    limit = float(number.replace("_", "").replace(",", "")) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[suffix]
+    return np.asarray(_OPERATORS[operator or "=="](values, limit))
+
+
+class Match(Component):
+    """Which tables a rule is for: every given condition must hold."""
+
+    name: str | None = Field(default=None, description="shell-style pattern, e.g. user_*")
+    rows: Condition | None = Field(default=None, description='comparison with num_embeddings, e.g. "< 10000"')
+    dim: Condition | None = Field(default=None, description="comparison with embedding_dim")
+    pooling: Condition | None = Field(default=None, description="comparison with pooling_factor")
+
+    def tables(self, tables: Tables) -> npt.NDArray[np.bool_]:
+        """Mask over tables (T,)."""
+        mask = np.ones(len(tables), dtype=bool)
+        if self.name is not None:
+            pattern = re.compile(fnmatch.translate(self.name))
+            mask &= np.fromiter((pattern.match(n) is not None for n in tables.names), bool, len(tables))
+        for condition, values in (
+            (self.rows, tables.num_embeddings),
+            (self.dim, tables.embedding_dim),
+            (self.pooling, tables.pooling_factor),
+        ):
+            if condition is not None:
+                mask &= holds(condition, values)
+        return mask
+
+
+class TablePlan(Component):
+    """How one table, or every table of a rule, is cut and held. What is left out is decided for you."""
+
+    sharding: Sharding | None = Field(default=None, description="how the table is cut")
+    ranks: list[int] | None = Field(
+        default=None, min_length=1, description="ranks of the shards, in column order"
+    )
+    nodes: list[int] | None = Field(
+        default=None, min_length=1, description="nodes of the shards (table_row_wise, grid)"
+    )
+    column_shards: Count | None = Field(default=None, description="pieces that the columns are cut into")
+    tier: TierName | None = Field(default=None, description="memory that holds the rows")
+    dtype: Dtype | None = Field(default=None, description="precision of the rows")
+    optimizer: Optimizer | None = Field(default=None, description="sparse optimizer")
+
+
+class TableRule(TablePlan):
+    """A table plan for all tables that match."""
+
+    match: Match
+
+
+def _default(value: object) -> object:
+    return {"sharding": value} if isinstance(value, str) else value
+
+
+class TablesPlan(Component):
+    """Plans of all embedding tables."""
+
+    default: Annotated[TablePlan, BeforeValidator(_default)] = Field(
+        default_factory=lambda: TablePlan(sharding="auto"), description="tables that nothing else names"
+    )
+    rules: list[TableRule] = Field(
+        default_factory=list, description="the first rule that matches a table holds"
+    )
+    assign: dict[str, TablePlan] = Field(default_factory=dict, description="tables by name")
+
+
+class Wires(Component):
+    """Precision of what travels between ranks."""
+
+    lookup_forward: Dtype = Field(default="fp32", description="pooled embeddings")
+    lookup_backward: Dtype = Field(default="fp32", description="gradients of pooled embeddings")
+    dense_gradient: Dtype = Field(default="fp32", description="gradients of dense parameters")
+    index: Dtype = Field(default="int64", description="row ids")
+    length: Dtype = Field(default="int32", description="indices per bag")
+
+
+class Precision(Component):
+    """Precision of the dense layers."""
+
+    compute: Dtype = Field(default="fp32", description="activations and GEMMs (tf32 stores 4 bytes)")
+    parameters: Dtype = Field(
+        default="fp32", description="master copy of dense parameters and optimizer state"
+    )
+
+
+class Plan(Component):
+    """The whole parallel plan of a design."""
+
+    dense: Literal["data_parallel"] = Field(
+        default="data_parallel", description="dense layers are replicated"
+    )
+    dense_optimizer: Literal["sgd", "adagrad", "adam"] = Field(
+        default="sgd", description="optimizer of dense layers"
+    )
+    tables: Annotated[TablesPlan, BeforeValidator(lambda v: {"default": v} if isinstance(v, str) else v)] = (
+        Field(default_factory=TablesPlan, description="embedding tables")
+    )
+    wires: Wires = Field(default_factory=Wires, description="precisions on the wire")
+    precision: Precision = Field(default_factory=Precision, description="precisions of the dense layers")
+    prefetch_input: bool = Field(
+        default=False, description="distribute the next batch's indices during this one"
+    )
+    graph_capture: bool = Field(default=True, description="kernels are launched from a captured graph")
+    gradient_bucket: PositiveBytes = Field(default=25 * 2.0**20, description="bytes of one dense all-reduce")
+    memory_reserve: Fraction = Field(
+        default=0.0, description="share of HBM that the automatic placement leaves free"
+    )

@@ -1,0 +1,255 @@
+"""From a plan as written to a `Placement`: which entry holds for each table, automatic choices, and homes for shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from archmodel.errors import suggestion
+from archmodel.parallel.automatic import kinds_and_pieces, tiers
+from archmodel.parallel.homes import homes
+from archmodel.parallel.placement import SCOPES, Placement, Scope
+from archmodel.parallel.plan import Plan, TablePlan
+from archmodel.program import IntArray, Layout, sectors
+from archmodel.quantities import Array, itemsize
+from archmodel.workloads.tables import Tables
+
+SCOPE_OF: dict[str, Scope] = {
+    "table_wise": "rank",
+    "column_wise": "rank",
+    "table_column_wise": "rank",
+    "row_wise": "world",
+    "table_row_wise": "node",
+    "grid_wise": "node",
+    "data_parallel": "replica",
+}
+STATE_BYTES_PER_ELEMENT = {"sgd": 0.0, "rowwise_adagrad": 0.0, "adagrad": 4.0, "adam": 8.0}
+"""Optimizer state is kept in fp32 whatever the rows are in: Adagrad one moment per element, Adam two."""
+STATE_BYTES_PER_ROW = {"sgd": 0.0, "rowwise_adagrad": 4.0, "adagrad": 0.0, "adam": 0.0}
+
+
+class PlanError(Exception):
+    """A plan that the workload or the system cannot follow: [(field path, message)], all of them."""
+
+    def __init__(self, problems: list[tuple[str, str]]) -> None:
+        super().__init__("; ".join(f"{path}: {message}" for path, message in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Distinct table plans, where each is written, and which one holds for each table (T,)."""
+
+    plans: list[TablePlan]
+    paths: list[str]
+    of_table: IntArray
+
+    def column(self, name: str) -> npt.NDArray[np.object_]:
+        """One field of every table's entry, (T,) objects."""
+        values = np.empty(len(self.plans), dtype=object)
+        values[:] = [getattr(p, name) for p in self.plans]
+        return values[self.of_table]
+
+
+def resolve(
+    plan: Plan, tables: Tables, layout: Layout, global_batch: int, capacity: dict[str, float]
+) -> Placement:
+    """Shards of every table. `capacity`: bytes of each tier per rank. Raises PlanError with every problem found."""
+    problems: list[tuple[str, str]] = []
+    entries = _entries(plan, tables, problems)
+    sharding = entries.column("sharding").astype(str)
+    dtype = entries.column("dtype").astype(str)
+    optimizer = entries.column("optimizer").astype(str)
+    _check_entries(entries, tables, layout, problems)
+    if problems:
+        raise PlanError(problems)
+
+    width = tables.embedding_dim.astype(np.float64)
+    element = np.array([itemsize(d) for d in dtype], dtype=np.float64) if len(tables) else np.zeros(0)
+    size = parameter_bytes(tables, width, element, optimizer)
+    wire = itemsize(plan.wires.lookup_forward)
+    cost = global_batch * (tables.pooling_factor * sectors(width * element) + width * wire)
+    tier = tiers(entries.column("tier"), sharding, size, cost, layout, capacity)
+    pieces = _pieces(entries, sharding, layout)
+    usable = (
+        np.array([capacity[t] for t in tier]) * (1.0 - float(plan.memory_reserve)) if len(tables) else size
+    )
+    sharding, pieces = kinds_and_pieces(
+        sharding, pieces, tables, tier, size, cost, usable, layout, global_batch
+    )
+    return _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable)
+
+
+def parameter_bytes(tables: Tables, columns: Array, element: Array, optimizer: npt.NDArray[np.str_]) -> Array:
+    """Bytes of rows plus optimizer state of every table when `columns` of its width are held, (T,)."""
+    per_element = element + np.array([STATE_BYTES_PER_ELEMENT[o] for o in optimizer], dtype=np.float64)
+    per_row = np.array([STATE_BYTES_PER_ROW[o] for o in optimizer], dtype=np.float64)
+    return np.asarray(tables.num_embeddings * (columns * per_element + per_row))
+
+
+def _entries(plan: Plan, tables: Tables, problems: list[tuple[str, str]]) -> _Entries:
+    default = plan.tables.default
+    base = _over(TablePlan(sharding="auto", dtype="fp32", optimizer="sgd"), default)
+    plans, paths = [base], ["plan.tables.default"]
+    of_table = np.zeros(len(tables), dtype=np.int64)
+    unset = np.ones(len(tables), dtype=bool)
+    for i, rule in enumerate(plan.tables.rules):
+        mask = rule.match.tables(tables)
+        if not mask.any():
+            near = f"; {suggestion(rule.match.name, tables.names)}" if rule.match.name else ""
+            problems.append((f"plan.tables.rules[{i}].match", f"matches no table{near}"))
+        of_table[mask & unset] = len(plans)
+        unset &= ~mask
+        plans.append(_over(base, rule))
+        paths.append(f"plan.tables.rules[{i}]")
+    index = {name: i for i, name in enumerate(tables.names)} if plan.tables.assign else {}
+    for name, entry in plan.tables.assign.items():
+        if name not in index:
+            problems.append(
+                (
+                    f"plan.tables.assign.{name}",
+                    f"is no table of the workload; {suggestion(name, tables.names)}",
+                )
+            )
+            continue
+        of_table[index[name]] = len(plans)
+        plans.append(_over(base, entry))
+        paths.append(f"plan.tables.assign.{name}")
+    return _Entries(plans, paths, of_table)
+
+
+def _over(base: TablePlan, entry: TablePlan) -> TablePlan:
+    """`base` with every field that `entry` gives."""
+    names = ("sharding", "ranks", "nodes", "column_shards", "tier", "dtype", "optimizer")
+    given = {n: v for n in names if (v := getattr(entry, n)) is not None}
+    return base.model_copy(update=given)
+
+
+def _check_entries(
+    entries: _Entries, tables: Tables, layout: Layout, problems: list[tuple[str, str]]
+) -> None:
+    """Ranks and nodes exist, pieces agree with what the sharding can use."""
+    used = set(entries.of_table.tolist())
+    for i, (entry, path) in enumerate(zip(entries.plans, entries.paths, strict=True)):
+        for name, limit in (("ranks", layout.ranks), ("nodes", layout.nodes)):
+            bad = [r for r in getattr(entry, name) or [] if not 0 <= r < limit]
+            if bad:
+                problems.append(
+                    (f"{path}.{name}", f"{bad[0]} does not exist; there are {limit} {name}, from 0")
+                )
+        kind = entry.sharding
+        takes = {
+            "table_wise": "ranks",
+            "column_wise": "ranks",
+            "table_column_wise": "nodes",
+            "table_row_wise": "nodes",
+            "grid_wise": "nodes",
+        }.get(str(kind))
+        for name in ("ranks", "nodes"):
+            if getattr(entry, name) is not None and takes != name:
+                problems.append(
+                    (f"{path}.{name}", f"{kind} takes no {name}" + (f"; it takes {takes}" if takes else ""))
+                )
+        homes = entry.ranks if takes == "ranks" else entry.nodes
+        single = kind in {"table_wise", "table_row_wise", "table_column_wise"}
+        if homes is not None and takes and single and len(homes) > 1:
+            problems.append(
+                (f"{path}.{takes}", f"{kind} places a table on one of the {takes}, {len(homes)} are named")
+            )
+        if kind == "data_parallel" and entry.tier == "ddr":
+            problems.append(
+                (f"{path}.tier", "data_parallel keeps its replicas in hbm; every other sharding can use ddr")
+            )
+        pieces = entry.column_shards
+        if pieces is not None and kind in {"table_wise", "row_wise", "table_row_wise", "data_parallel"}:
+            problems.append((f"{path}.column_shards", f"{kind} does not cut columns"))
+        if pieces is not None and homes is not None and not single and len(homes) != pieces:
+            problems.append((f"{path}.{takes}", f"names {len(homes)} {takes} for {pieces} column shards"))
+        if kind == "table_column_wise" and pieces is not None and pieces > layout.local_size:
+            problems.append(
+                (f"{path}.column_shards", f"{pieces} pieces on a node of {layout.local_size} ranks")
+            )
+        if pieces is None and homes is not None and not single:
+            pieces = len(homes)
+        if pieces is not None and i in used:
+            narrow = (entries.of_table == i) & (tables.embedding_dim < pieces)
+            if narrow.any():
+                t = int(np.flatnonzero(narrow)[0])
+                problems.append(
+                    (
+                        f"{path}.column_shards",
+                        f"{pieces} pieces of table {tables.names[t]}, which has {tables.embedding_dim[t]} columns",
+                    )
+                )
+
+
+def _pieces(entries: _Entries, sharding: npt.NDArray[np.str_], layout: Layout) -> IntArray:
+    """Column pieces as written or implied: every rank of the node, every node, as many as ranks are named; 0 = to be chosen."""
+    pieces = np.array([0 if p is None else p for p in entries.column("column_shards")], dtype=np.int64)
+    named = np.array([len(r) if r else 0 for r in entries.column("ranks")], dtype=np.int64)
+    nodes = np.array([len(r) if r else 0 for r in entries.column("nodes")], dtype=np.int64)
+    pieces = np.where((pieces == 0) & (sharding == "column_wise"), named, pieces)
+    pieces = np.where(
+        (pieces == 0) & (sharding == "grid_wise"), np.where(nodes > 0, nodes, layout.nodes), pieces
+    )
+    return np.where((pieces == 0) & (sharding == "table_column_wise"), layout.local_size, pieces)
+
+
+def _shards(
+    entries: _Entries,
+    tables: Tables,
+    layout: Layout,
+    sharding: npt.NDArray[np.str_],
+    pieces: IntArray,
+    tier: npt.NDArray[np.str_],
+    dtype: npt.NDArray[np.str_],
+    optimizer: npt.NDArray[np.str_],
+    size: Array,
+    cost: Array,
+    usable: Array,
+) -> Placement:
+    """Cut columns into pieces (multiples of four where the width allows) and give every shard a home."""
+    cuts = np.isin(sharding, ["column_wise", "table_column_wise", "grid_wise"])
+    count = np.where(cuts, np.minimum(pieces, np.maximum(tables.embedding_dim, 1)), 1)
+    table = np.repeat(np.arange(len(tables)), count)
+    piece = np.arange(len(table)) - np.repeat(np.cumsum(count) - count, count)
+    unit = np.where((tables.embedding_dim % 4 == 0) & (tables.embedding_dim // 4 >= count), 4, 1)[table]
+    units = tables.embedding_dim[table] // unit
+    base, rest = units // count[table], units % count[table]
+    start = unit * (piece * base + np.minimum(piece, rest))
+    end = unit * ((piece + 1) * base + np.minimum(piece + 1, rest))
+    scope = (
+        np.array([SCOPES.index(SCOPE_OF[k]) for k in sharding], dtype=np.int64)[table]
+        if len(tables)
+        else table
+    )
+    if layout.ranks == 1:
+        scope = np.zeros_like(scope)  # on one rank every cut is the whole table
+    fraction = (end - start) / np.maximum(tables.embedding_dim[table], 1)
+    home = homes(
+        entries.column("ranks"),
+        entries.column("nodes"),
+        layout,
+        sharding[table],
+        table,
+        piece,
+        scope,
+        size[table] * fraction,
+        cost[table] * fraction,
+        usable[table],
+    )
+    return Placement(
+        tables,
+        layout,
+        table,
+        start,
+        end,
+        scope,
+        home,
+        tuple(tier.tolist()),
+        tuple(dtype.tolist()),
+        tuple(optimizer.tolist()),
+        tuple(sharding.tolist()),
+    )

@@ -1,0 +1,440 @@
+"""Lowering of the embedding tables, one route per scope of shards:
+
+route       shards                              forward exchange                       backward exchange
+table       table-, column-, table-column-wise  all-to-all                             all-to-all
+node_row    table-row-wise, grid-wise           reduce-scatter in node, rail all-to-all  rail all-to-all, all-gather in node
+row         row-wise                            reduce-scatter                         all-gather
+replicated  data parallel                       none                                   all-reduce of the whole gradient
+
+Each route has one fused lookup and one fused update. A rank with nothing on a route does zero work in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from archmodel.parallel.counts import Counts
+from archmodel.parallel.dense import all_reduce_algorithm, blocks, gradient, one
+from archmodel.parallel.emit import Emitter, per_rank
+from archmodel.parallel.placement import ROUTES, Blocks, Placement, Scope
+from archmodel.parallel.resolve import STATE_BYTES_PER_ELEMENT, STATE_BYTES_PER_ROW
+from archmodel.program import (
+    AllToAll,
+    Collective,
+    Elementwise,
+    EmbeddingLookup,
+    EmbeddingUpdate,
+    IntArray,
+    OuterTraffic,
+    Tier,
+    sectors,
+)
+from archmodel.quantities import Array, itemsize
+from archmodel.workloads.layers import EMBEDDINGS
+
+TIERS: tuple[Tier, ...] = ("hbm", "ddr")
+SPARSE_FEATURES = "sparse_features"
+"""What an input pipeline leaves on every rank: indices of its own samples in all tables."""
+STEP_OPERATIONS = {"sgd": 2, "rowwise_adagrad": 4, "adagrad": 7, "adam": 12}
+STEP_OPERATIONS_PER_ROW = {"sgd": 0, "rowwise_adagrad": 5, "adagrad": 0, "adam": 0}
+"""Operations of one optimizer step per element of a row, and per row on top: counted from the update equations."""
+
+
+@dataclass
+class Amounts:
+    """What the shards of one route amount to on every rank: arrays (ranks,)."""
+
+    ranks: int
+    values: dict[str, Array] = field(default_factory=dict)
+
+    def add(self, name: str, amount: Array) -> None:
+        self.values[name] = self.values.get(name, np.zeros(self.ranks)) + amount
+
+    def __getitem__(self, name: str) -> Array:
+        return self.values.get(name, np.zeros(self.ranks))
+
+    def tiers(self, name: str) -> dict[Tier, Array]:
+        """Per-tier amounts; HBM always, other tiers where they hold something."""
+        return {t: per_rank(self[f"{name}.{t}"]) for t in TIERS if t == "hbm" or f"{name}.{t}" in self.values}
+
+
+@dataclass(frozen=True)
+class ShardSizes:
+    """Per-shard constants as columns (S, 1)."""
+
+    columns: Array
+    row_bytes: Array
+    state_row_bytes: Array
+    state_bytes: Array
+    element: Array
+    step_operations: Array
+    in_tier: dict[Tier, Array]
+
+    @classmethod
+    def of(cls, placement: Placement, shards: IntArray) -> ShardSizes:
+        table = placement.table[shards]
+        columns = placement.columns[shards].astype(np.float64)[:, None]
+
+        def column(values: list[float]) -> Array:
+            return np.array(values, dtype=np.float64).reshape(-1, 1)
+
+        optimizer = [placement.optimizer[t] for t in table]
+        element = column([itemsize(placement.dtype[t]) for t in table])
+        state = columns * column([STATE_BYTES_PER_ELEMENT[o] for o in optimizer]) + column(
+            [STATE_BYTES_PER_ROW[o] for o in optimizer]
+        )
+        tier = np.array([placement.tier[t] for t in table]).reshape(-1, 1)
+        return cls(
+            columns=columns,
+            row_bytes=sectors(columns * element),
+            state_row_bytes=sectors(state),
+            state_bytes=state,
+            element=element,
+            step_operations=columns * column([STEP_OPERATIONS[o] for o in optimizer])
+            + column([STEP_OPERATIONS_PER_ROW[o] for o in optimizer]),
+            in_tier={t: (tier == t).astype(np.float64) for t in TIERS},
+        )
+
+
+def amounts(e: Emitter, placement: Placement, counts: Counts, scope: Scope) -> Amounts:
+    """Sum the shards of a scope over ranks (everything but replicas, which `replica_amounts` does)."""
+    total = Amounts(e.layout.ranks)
+    batch = float(e.local_batch.sum())
+    backward = itemsize(e.plan.wires.lookup_backward)
+    for b in placement.blocks(scope):
+        size = ShardSizes.of(placement, b.shards)
+        indices, unique = counts.indices(placement, b), counts.unique(placement, b)
+        present = (b.rows > 0).astype(np.float64)
+        put = partial(_put, total, placement, scope, b)
+
+        put("indices", indices)
+        put("bags", batch * present)
+        put("output", batch * size.columns * present)
+        put("width", size.columns * np.ones_like(present))
+        put("adds", indices * size.columns)
+        put("gathered", indices * size.columns * backward)
+        put("gradient_rows", batch * size.columns * present * backward)
+        put("steps", indices * size.columns + unique * size.step_operations)
+        for tier in TIERS:
+            here = size.in_tier[tier]
+            if here.any():
+                put(f"rows.{tier}", indices * size.row_bytes * here)
+                put(f"unique.{tier}", unique * size.row_bytes * here)
+                put(f"row_update.{tier}", 2 * unique * size.row_bytes * here)
+                put(f"state_update.{tier}", 2 * unique * size.state_row_bytes * here)
+                put(f"parameters.{tier}", b.rows * size.columns * size.element * here)
+                put(f"state.{tier}", b.rows * size.state_bytes * here)
+    return total
+
+
+def replica_amounts(e: Emitter, placement: Placement, counts: Counts) -> Amounts:
+    """The same for replicated tables: every rank looks up its own samples."""
+    total = Amounts(e.layout.ranks)
+    shards = placement.of_scope("replica")
+    size = ShardSizes.of(placement, shards)
+    batch = e.local_batch.astype(np.float64)
+    indices, unique = counts.local_indices(placement, shards), counts.local_unique(placement, shards)
+    rows = placement.tables.num_embeddings[placement.table[shards]].astype(np.float64)
+    present = (rows > 0).astype(np.float64)
+    columns = size.columns[:, 0]
+    total.add("indices", indices.sum(1))
+    total.add("bags", batch * present.sum())
+    total.add("output", batch * (columns * present).sum())
+    total.add("width", np.full(e.layout.ranks, columns.sum()))
+    total.add("adds", indices @ columns)
+    total.add("elements", np.full(e.layout.ranks, rows @ columns))
+    total.add("steps", np.full(e.layout.ranks, rows @ size.step_operations[:, 0]))
+    for tier in TIERS:
+        here = size.in_tier[tier][:, 0]
+        if here.any():
+            total.add(f"rows.{tier}", indices @ (size.row_bytes[:, 0] * here))
+            total.add(f"unique.{tier}", unique @ (size.row_bytes[:, 0] * here))
+            total.add(
+                f"parameters.{tier}", np.full(e.layout.ranks, (rows * columns * size.element[:, 0]) @ here)
+            )
+            total.add(f"state.{tier}", np.full(e.layout.ranks, (rows * size.state_bytes[:, 0]) @ here))
+    return total
+
+
+def _put(
+    total: Amounts, placement: Placement, scope: Scope, blocks: Blocks, name: str, amount: Array
+) -> None:
+    total.add(name, placement.per_rank(scope, blocks, np.broadcast_to(amount, blocks.start.shape)))
+
+
+@dataclass
+class SparseLowering:
+    """Emits the embedding ops of all routes that have shards."""
+
+    e: Emitter
+    placement: Placement
+    counts: Counts
+    train: bool
+    routes: dict[Scope, Amounts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for scope in ROUTES:
+            if len(self.placement.of_scope(scope)):
+                self.routes[scope] = (
+                    replica_amounts(self.e, self.placement, self.counts)
+                    if scope == "replica"
+                    else amounts(self.e, self.placement, self.counts, scope)
+                )
+        self._declare()
+
+    @property
+    def distributed(self) -> bool:
+        """True when anything has to travel."""
+        return self.e.layout.ranks > 1
+
+    def _declare(self) -> None:
+        e = self.e
+        for scope, a in self.routes.items():
+            name = ROUTES[scope]
+            for tier in TIERS:
+                if f"parameters.{tier}" in a.values:
+                    e.buffer(f"{name}.weights.{tier}", "parameter", a[f"parameters.{tier}"], "uint8", tier)
+                    if self.train:
+                        e.buffer(f"{name}.state.{tier}", "optimizer_state", a[f"state.{tier}"], "uint8", tier)
+            index_bytes = a["indices"] * itemsize(e.plan.wires.index) + a["bags"] * itemsize(
+                e.plan.wires.length
+            )
+            e.buffer(f"{name}.indices", "input", index_bytes, "uint8", prefetched=e.plan.prefetch_input)
+
+    def weights(self, scope: Scope) -> str:
+        """The route's rows as one operand."""
+        return f"{ROUTES[scope]}.weights"
+
+    def input(self) -> None:
+        """Send every sample's indices to the ranks that hold their rows."""
+        e, wires = self.e, self.e.plan.wires
+        for scope in self.routes:
+            name = ROUTES[scope]
+            if scope == "replica" or not self.distributed:
+                continue
+            traffic = self.counts.input_traffic(
+                self.placement, scope, itemsize(wires.index), itemsize(wires.length)
+            )
+            work = AllToAll("world", traffic, wires.index, e.layout)
+            e.op(
+                f"{name}.input_all_to_all",
+                "input",
+                work,
+                (SPARSE_FEATURES,),
+                (f"{name}.indices",),
+                e.streams("world"),
+            )
+
+    def lookup(self) -> None:
+        """One fused lookup per route."""
+        e, wires = self.e, self.e.plan.wires
+        for scope, a in self.routes.items():
+            name = ROUTES[scope]
+            samples = e.local_batch if self._indices(scope) == SPARSE_FEATURES else e.local_batch.sum()
+            pooled = e.buffer(f"{name}.pooled", "activation", samples * a["width"], wires.lookup_forward)
+            work = EmbeddingLookup(
+                name,
+                per_rank(a["indices"]),
+                per_rank(a["bags"]),
+                a.tiers("rows"),
+                a.tiers("unique"),
+                per_rank(a["output"]),
+                per_rank(a["adds"]),
+                wires.index,
+                wires.length,
+                wires.lookup_forward,
+            )
+            e.op(f"{name}.lookup", "forward", work, (self._indices(scope), self.weights(scope)), (pooled,))
+
+    def _indices(self, scope: Scope) -> str:
+        return SPARSE_FEATURES if scope == "replica" or not self.distributed else f"{ROUTES[scope]}.indices"
+
+    def _features(self, scope: Scope) -> str:
+        """The route's pooled vectors of the local samples."""
+        return f"{ROUTES[scope]}.{'pooled' if scope == 'replica' or not self.distributed else 'features'}"
+
+    def _local_width(self, scope: Scope) -> int:
+        return int(self.placement.columns[self.placement.of_scope(scope)].sum())
+
+    def exchange(self) -> None:
+        """Bring pooled vectors to the ranks of their samples."""
+        e, dtype = self.e, self.e.plan.wires.lookup_forward
+        for scope, a in self.routes.items():
+            name = ROUTES[scope]
+            if self._features(scope).endswith("pooled"):
+                continue
+            features = e.activation(f"{name}.features", self._local_width(scope), dtype)
+            self._forward_exchange(scope, a, features)
+
+    def _forward_exchange(self, scope: Scope, a: Amounts, features: str) -> None:
+        e, name, dtype = self.e, ROUTES[scope], self.e.plan.wires.lookup_forward
+        batch, size = e.local_batch.astype(np.float64), itemsize(dtype)
+        pooled = f"{name}.pooled"
+        if scope == "rank":
+            work = AllToAll("world", OuterTraffic(a["width"] * size, batch), dtype, e.layout)
+            e.op(f"{name}.pooled_all_to_all", "forward", work, (pooled,), (features,), e.streams("world"))
+        elif scope == "world":
+            algorithm = all_reduce_algorithm(e)
+            reduce = Collective("reduce_scatter", "world", algorithm, batch * a["width"], dtype, e.layout)
+            e.op(
+                f"{name}.pooled_reduce_scatter", "forward", reduce, (pooled,), (features,), e.streams("world")
+            )
+        else:
+            partial = (
+                features
+                if e.layout.nodes == 1
+                else e.buffer(f"{name}.partial", "activation", self._rail_batch() * a["width"], dtype)
+            )
+            reduce = Collective(
+                "reduce_scatter", "node", "ring", self._rail_batch() * a["width"], dtype, e.layout
+            )
+            e.op(f"{name}.pooled_reduce_scatter", "forward", reduce, (pooled,), (partial,), e.streams("node"))
+            if e.layout.nodes > 1:
+                rail = AllToAll("rail", OuterTraffic(a["width"] * size, batch), dtype, e.layout)
+                e.op(f"{name}.pooled_all_to_all", "forward", rail, (partial,), (features,), e.streams("rail"))
+
+    def _rail_batch(self) -> Array:
+        """Samples of all ranks with the same local index, (ranks,)."""
+        layout = self.e.layout
+        rail = self.e.local_batch.reshape(layout.nodes, layout.local_size).sum(0)
+        return np.tile(rail.astype(np.float64), layout.nodes)
+
+    def combine(self) -> None:
+        """Lay the routes' vectors side by side, in table order, in the compute precision."""
+        e = self.e
+        width = sum(self._local_width(s) for s in self.routes)
+        e.activation(EMBEDDINGS, width)
+        reads = e.batch * width * itemsize(e.plan.wires.lookup_forward)
+        writes = e.batch * width * itemsize(e.plan.precision.compute)
+        work = Elementwise("combine", reads, writes, one(0), e.plan.precision.compute)
+        e.op(
+            "embeddings.combine",
+            "forward",
+            work,
+            tuple(self._features(s) for s in self.routes),
+            (EMBEDDINGS,),
+        )
+
+    def split(self) -> None:
+        """Cut the gradient of all pooled vectors into one buffer per route, in the backward wire's precision."""
+        e, dtype = self.e, self.e.plan.wires.lookup_backward
+        width = sum(self._local_width(s) for s in self.routes)
+        for scope in self.routes:
+            e.activation(gradient(f"{ROUTES[scope]}.features"), self._local_width(scope), dtype)
+        reads = e.batch * width * itemsize(e.plan.precision.compute)
+        work = Elementwise(
+            "separate", reads, e.batch * width * itemsize(dtype), one(0), e.plan.precision.compute
+        )
+        e.op(
+            "embeddings.split",
+            "backward",
+            work,
+            (gradient(EMBEDDINGS),),
+            tuple(gradient(f"{ROUTES[s]}.features") for s in self.routes),
+        )
+
+    def exchange_gradients(self) -> None:
+        """Bring gradients of pooled vectors to the ranks that hold the rows."""
+        e, dtype = self.e, self.e.plan.wires.lookup_backward
+        batch, size = e.local_batch.astype(np.float64), itemsize(dtype)
+        for scope, a in self.routes.items():
+            name = ROUTES[scope]
+            if scope == "replica" or not self.distributed:
+                continue
+            local, owned = gradient(f"{name}.features"), gradient(f"{name}.pooled")
+            total = float(batch.sum())
+            e.buffer(owned, "activation", a["width"] * total, dtype)
+            if scope == "rank":
+                work = AllToAll("world", OuterTraffic(batch, a["width"] * size), dtype, e.layout)
+                e.op(f"{name}.gradient_all_to_all", "backward", work, (local,), (owned,), e.streams("world"))
+            elif scope == "world":
+                gather = Collective(
+                    "all_gather", "world", all_reduce_algorithm(e), batch * a["width"], dtype, e.layout
+                )
+                e.op(
+                    f"{name}.gradient_all_gather", "backward", gather, (local,), (owned,), e.streams("world")
+                )
+            else:
+                partial = local
+                if e.layout.nodes > 1:
+                    partial = e.buffer(
+                        gradient(f"{name}.partial"), "activation", self._rail_batch() * a["width"], dtype
+                    )
+                    rail = AllToAll("rail", OuterTraffic(batch, a["width"] * size), dtype, e.layout)
+                    e.op(
+                        f"{name}.gradient_all_to_all",
+                        "backward",
+                        rail,
+                        (local,),
+                        (partial,),
+                        e.streams("rail"),
+                    )
+                gather = Collective(
+                    "all_gather", "node", "ring", self._rail_batch() * a["width"], dtype, e.layout
+                )
+                e.op(
+                    f"{name}.gradient_all_gather", "backward", gather, (partial,), (owned,), e.streams("node")
+                )
+
+    def update(self) -> None:
+        """Exact sparse update per route; replicated tables all-reduce a dense gradient and step every row."""
+        wires = self.e.plan.wires
+        for scope, a in self.routes.items():
+            if scope == "replica" and self.distributed:
+                self._update_replicas(a)
+                continue
+            name = ROUTES[scope]
+            upstream = gradient(f"{name}.{'pooled' if self.distributed else 'features'}")
+            work = EmbeddingUpdate(
+                name,
+                per_rank(a["indices"]),
+                per_rank(a["bags"]),
+                per_rank(a["gathered"]),
+                per_rank(a["gradient_rows"]),
+                a.tiers("row_update"),
+                a.tiers("state_update"),
+                per_rank(a["steps"]),
+                wires.index,
+                wires.length,
+            )
+            self.e.op(
+                f"{name}.update", "update", work, (self._indices(scope), upstream), (self.weights(scope),)
+            )
+
+    def _update_replicas(self, a: Amounts) -> None:
+        e, wires = self.e, self.e.plan.wires
+        elements = float(a["elements"][0])
+        dtype = wires.dense_gradient
+        dense = e.buffer("replicated.weights.gradient", "gradient", elements, dtype)
+        local = gradient("replicated.features")
+        read = (
+            a["indices"] * itemsize(wires.index)
+            + a["bags"] * itemsize(wires.length)
+            + a["adds"] * itemsize(wires.lookup_backward)
+        )
+        scatter = Elementwise(
+            "dense_embedding_gradient",
+            per_rank(read),
+            one(elements * itemsize(dtype)),
+            per_rank(a["adds"]),
+            dtype,
+        )
+        e.op("replicated.gradient", "backward", scatter, (SPARSE_FEATURES, local), (dense,))
+        work = Collective(
+            "all_reduce", "world", all_reduce_algorithm(e), blocks(elements, e), dtype, e.layout
+        )
+        e.op("replicated.all_reduce", "backward", work, (dense,), (dense,), e.streams("world"))
+        rows = sum(float(a[f"parameters.{t}"][0]) for t in TIERS)
+        state = sum(float(a[f"state.{t}"][0]) for t in TIERS)
+        held = rows + state
+        step = Elementwise(
+            "dense_embedding_update",
+            one(elements * itemsize(dtype) + held),
+            one(held),
+            per_rank(a["steps"]),
+            "fp32",
+        )
+        e.op("replicated.update", "update", step, (dense,), (self.weights("replica"),))

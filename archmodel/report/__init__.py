@@ -1,0 +1,1 @@
+"""Estimates for people and for other programs: terminal tables, one JSON object, a Perfetto trace, explanations."""

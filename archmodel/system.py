@@ -1,0 +1,138 @@
+"""The machine as one value: nodes of devices, host memory and network interfaces, and the fabrics that join them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from archmodel.components.base import Component
+from archmodel.components.device import DEVICES, Device
+from archmodel.memory.tier import MemoryTier
+from archmodel.network import (
+    SCALE_OUT,
+    SCALE_UP,
+    Nic,
+    NoScaleOut,
+    NoScaleUp,
+    ScaleOut,
+    ScaleUp,
+    Topology,
+    build_topology,
+)
+from archmodel.network.topology import place
+from archmodel.quantities import (
+    Bytes,
+    Count,
+    Num,
+    PositiveBandwidth,
+    PositiveRatio,
+    PositiveSeconds,
+    Seconds,
+    Usd,
+    UsdPerJoule,
+    Watts,
+)
+
+
+class HostLink(Component):
+    """The link between a device and its host's memory, one per device."""
+
+    bandwidth: PositiveBandwidth = Field(
+        description="per direction and device, achieved or line rate as the source says"
+    )
+    latency: Seconds = Field(default=0.0, description="of one access")
+
+
+class Host(Component):
+    """Processors and memory of a node beside its devices."""
+
+    cpu: Annotated[Device, DEVICES.field(default="cpu")] | None = Field(
+        default=None, description="one processor"
+    )
+    sockets: Count = Field(default=1, description="processors of a node")
+    ddr: MemoryTier = Field(description="host memory of the whole node")
+    link: HostLink = Field(description="from each device to host memory")
+
+    def bandwidth_per_device(self, devices: int) -> Num:
+        """B/s of host memory for each of `devices` that read at once: its link, or its share of DDR bandwidth."""
+        return np.minimum(self.link.bandwidth, np.asarray(self.ddr.bandwidth) / devices)
+
+
+class Node(Component):
+    """One server."""
+
+    gpu: Annotated[Device, DEVICES.field(default="gpu")] | None = Field(default=None, description="one GPU")
+    accelerator: Annotated[Device, DEVICES.field(default="accelerator")] | None = Field(
+        default=None, description="one accelerator that is no GPU, in place of gpu"
+    )
+    gpus: Count = Field(default=1, le=4096, description="devices of a node")
+    scale_up: Annotated[ScaleUp, SCALE_UP.field()] = Field(
+        default_factory=lambda: NoScaleUp.model_validate({}), description="fabric between the devices of a node"
+    )
+    nic: Nic | None = Field(default=None, description="network interfaces of a node")
+    host: Host | None = Field(default=None, description="processors and memory beside the devices")
+    reserved_memory: Bytes = Field(
+        default=0.0, description="memory of each device that the runtime keeps for itself"
+    )
+    other_power: Watts = Field(default=0.0, description="power of a node beside its devices")
+    price: Usd | None = Field(default=None, description="price of a node, devices included")
+
+    @model_validator(mode="after")
+    def _one_device(self) -> Node:
+        if (self.gpu is None) == (self.accelerator is None):
+            raise ValueError("needs exactly one of gpu and accelerator")
+        return self
+
+    @property
+    def device(self) -> Device:
+        """The training device, whichever kind."""
+        device = self.gpu if self.gpu is not None else self.accelerator
+        assert device is not None
+        return device
+
+
+class Economics(Component):
+    """What turns watts and prices into dollars."""
+
+    lifetime: PositiveSeconds = Field(description="over which the price is written off")
+    electricity: UsdPerJoule = Field(default=0.0, description="price of energy")
+    facility_overhead: PositiveRatio = Field(
+        default=1.0, description="energy of the facility over that of IT (PUE)"
+    )
+    network_price: Usd = Field(default=0.0, description="price of switches and cables, per node")
+
+
+class System(Component):
+    """`nodes` equal nodes on a scale-out fabric."""
+
+    node: Node
+    nodes: Count = Field(default=1, le=1_000_000, description="nodes")
+    scale_out: Annotated[ScaleOut, SCALE_OUT.field()] = Field(
+        default_factory=lambda: NoScaleOut.model_validate({}), description="fabric between nodes"
+    )
+    economics: Economics | None = Field(default=None, description="lifetime, price of electricity")
+
+    @property
+    def gpu(self) -> Device:
+        """The device of every rank."""
+        return self.node.device
+
+    @property
+    def ranks(self) -> int:
+        """Devices of the whole system."""
+        return self.nodes * self.node.gpus
+
+    def topology(self, ranks: int | None = None) -> Topology:
+        """The network between the first `ranks` devices (all of them when left out): part of one node or whole
+        nodes; as many nodes as that takes, also more than `nodes`. Raises TopologyError."""
+        local, nodes = (self.node.gpus, self.nodes) if ranks is None else place(ranks, self.node.gpus)
+        return build_topology(
+            self.node.scale_up,
+            ranks_per_node=local,
+            nodes=nodes,
+            nic=self.node.nic,
+            scale_out=self.scale_out,
+            gpus_per_node=self.node.gpus,
+        )

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from archmodel import Estimate, estimate, load
+from archmodel.estimate.price import Machine, price
+from archmodel.report.explain import explain
+from archmodel.report.laws import laws_of
+from archmodel.report.reading import Notes, Reading
+from archmodel.report.sources import origin_of
+
+
+@pytest.fixture(scope="module")
+def answer(two_node_design: Path) -> Estimate:
+    return estimate(load(two_node_design))
+
+
+def one_of_each_kind(answer: Estimate) -> list[str]:
+    return list({(type(op.op.work), op.op.streams): op.name for op in answer.ops}.values())
+
+
+def test_parts_sum_to_the_time_of_every_op(answer: Estimate) -> None:
+    for op in answer.ops:
+        told = explain(answer, op.name)
+        assert sum(told.parts.values()) == pytest.approx(told.seconds, rel=1e-12)
+        assert told.seconds == op.slowest
+
+
+def test_every_kind_of_op_has_an_equation_and_inputs(answer: Estimate) -> None:
+    for name in one_of_each_kind(answer):
+        told = explain(answer, name)
+        assert told.inputs, name
+        assert any(law.has_equation for law in told.laws), name
+
+
+def test_inputs_are_fields_of_the_design_with_an_origin_where_a_file_gives_them(answer: Estimate) -> None:
+    told = explain(answer, "table.lookup")
+    assert told.inputs["system.node.gpu.hbm.bandwidth"].value == answer.design.system.gpu.hbm.bandwidth
+    assert told.inputs["system.node.gpu.hbm.bandwidth"].dimension == "bandwidth"
+    origin = origin_of(answer.design, "system.node.gpu.hbm.bandwidth")
+    assert origin is not None
+    assert origin.source
+    assert origin.line
+
+
+def test_only_links_that_an_op_uses_are_its_inputs(answer: Estimate) -> None:
+    links = ("system.node.scale_up", "system.node.nic", "system.scale_out")
+    assert not [path for path in explain(answer, "top_0.forward").inputs if path.startswith(links)]
+    exchange = explain(answer, "table.pooled_all_to_all").inputs
+    assert all(any(path.startswith(link) for path in exchange) for link in links)
+
+
+def test_what_is_not_read_makes_no_difference(answer: Estimate) -> None:
+    """The inputs of a lookup are complete: changing every other rate of the machine leaves its time alone."""
+    told = explain(answer, "table.lookup")
+    design = answer.design
+    for path in ("system.node.scale_up.bandwidth", "system.node.nic.bandwidth", "system.scale_out.latency"):
+        assert path not in told.inputs
+        changed = estimate(design.with_({path: 1e-6 if path.endswith("latency") else 1e9}))
+        assert changed.op("table.lookup").slowest == told.op.slowest
+
+
+def test_a_stand_in_prices_like_the_machine_itself(answer: Estimate) -> None:
+    system, notes = answer.design.system, Notes()
+    reader = Reading(system, "system", notes)
+    assert isinstance(reader, type(system))
+    machine = Machine(
+        reader.gpu, type(system).topology(reader), reader.node.host, system.node.gpus, answer.program.graph_capture
+    )
+    for op in answer.ops:
+        told = price(op.op.work, machine)
+        for part, seconds in op.breakdown.parts.items():
+            np.testing.assert_array_equal(told.parts[part], seconds)
+
+
+def test_laws_are_the_documented_functions_that_run() -> None:
+    from archmodel.collectives.pricing import transfer
+
+    seconds, laws = laws_of(lambda: transfer(1e9, 1e9, 0.0))
+    assert seconds == 1.0
+    assert [law.name for law in laws] == ["archmodel.collectives.pricing", "archmodel.collectives.pricing.transfer"]
+    assert laws[0].has_equation
+    assert not laws[1].has_equation
