@@ -1,4 +1,4 @@
-"""The catalogue: the devices, fabrics, systems, workloads, plans and designs that come with archmodel.
+"""The catalogue: devices, networks, systems, workloads, plans and designs that come with archmodel.
 
 An installed wheel carries it as `archmodel/_designs`; in a checkout it is `designs` beside the package.
 """
@@ -32,7 +32,7 @@ HEAD = 40
 """Lines of a file that are looked at for its title and source."""
 
 _SUFFIX = ".yaml"
-_LINE = re.compile(r"(name|source):[ \t]+(\S.*)")
+_LINE = re.compile(r"(name|source|use):[ \t]+(\S.*)")
 _FOLDED = frozenset({">", ">-", "|", "|-"})
 
 
@@ -96,11 +96,17 @@ def _entry(folder: Path, path: Path) -> Entry:
     said = _head(path)
     name = path.relative_to(folder)
     kind = KINDS[name.parts[0]] if len(name.parts) > 1 else "design"
-    return Entry(name.as_posix(), kind, said.get("name", path.stem), said.get("source", ""))
+    return Entry(name.as_posix(), kind, said.get("name", path.stem), said.get("source") or _inherited(said, path))
+
+
+def _inherited(said: dict[str, str], path: Path) -> str:
+    """The source of the file that this one starts from, when it names none itself."""
+    base = path.parent / said["use"] if "use" in said else path
+    return _head(base).get("source", "") if base != path and base.is_file() else ""
 
 
 def _head(path: Path) -> dict[str, str]:
-    """Top-level `name:` and `source:` among the first lines of a file, as text."""
+    """Top-level `name:`, `source:` and `use:` among the first lines of a file, as text."""
     said: dict[str, str] = {}
     folded: str | None = None
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -115,7 +121,7 @@ def _head(path: Path) -> dict[str, str]:
                 key, value = match.groups()
                 folded = key if value in _FOLDED else None
                 said[key] = "" if folded else _unquoted(value)
-            if len(said) == 2 and folded is None:
+            if {"name", "source"} <= said.keys() and folded is None:
                 break
     return said
 

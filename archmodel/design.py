@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,9 +47,7 @@ class PublishedTime(Fact):
 class Published(Component):
     """Published figures to hold predictions against."""
 
-    throughput: PublishedRate | None = Field(
-        default=None, description="samples per second of the whole system"
-    )
+    throughput: PublishedRate | None = Field(default=None, description="samples per second of the whole system")
     iteration_time: PublishedTime | None = Field(default=None, description="of one iteration in steady state")
     latency: PublishedTime | None = Field(default=None, description="of one batch")
 
@@ -68,9 +66,7 @@ class DesignFile(Component):
     plan: Annotated[Plan, BeforeValidator(lambda v: {"tables": v} if isinstance(v, str) else v)] = Field(
         default_factory=Plan, description="how the model is laid over the ranks; `auto` decides everything"
     )
-    published: Published = Field(
-        default_factory=Published, description="published figures of this very design"
-    )
+    published: Published = Field(default_factory=Published, description="published figures of this very design")
 
 
 @dataclass(frozen=True)
@@ -121,9 +117,7 @@ class Design:
         """The plan resolved into shards. Raises DesignError when the plan cannot be followed."""
         tables = self.workload.table_arrays
         try:
-            return resolve(
-                self.plan, tables, self.layout, self.workload.global_batch, capacities(self.system)
-            )
+            return resolve(self.plan, tables, self.layout, self.workload.global_batch, capacities(self.system))
         except PlanError as error:
             raise DesignError(
                 [source.problem_at(self.tree, path, message) for path, message in error.problems]
@@ -137,9 +131,10 @@ class Design:
     def with_(self, changes: Mapping[str, Any]) -> Design:
         """A copy with fields at dotted paths changed: unit strings, numbers in SI, mappings, or arrays.
 
-        An array holds design points; arrays of one evaluation broadcast against each other. Raises DesignError.
+        An array holds design points; arrays of one evaluation broadcast against each other. Published figures are those
+        of the unchanged design and are left out. Raises DesignError.
         """
-        tree = self.tree
+        tree = without_published(self.tree, changes)
         for path, value in changes.items():
             if isinstance(value, np.ndarray):
                 value = np.asarray(value, dtype=np.float64)[..., None]  # the trailing axis is ranks
@@ -150,6 +145,13 @@ class Design:
                 if name in self.__dict__:
                     changed.__dict__[name] = self.__dict__[name]
         return changed
+
+
+def without_published(tree: source.Located, changes: Iterable[str]) -> source.Located:
+    """A changed design is no longer the one that was measured: its published figures go, unless only they change."""
+    if "published" not in tree or all(path.split(".")[0] in ("published", "name") for path in changes):
+        return tree
+    return source.set_path(tree, "published", {})
 
 
 def _same_program(old: Design, new: Design) -> bool:
@@ -167,15 +169,14 @@ def capacities(system: System) -> dict[str, float]:
     return result
 
 
-def load(
-    path: str | Path, *, root: str | Path | None = None, sets: Mapping[str, str] | None = None
-) -> Design:
+def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str, str] | None = None) -> Design:
     """Read, compose and check a design file. `sets`: {dotted path: text} overrides, as --set gives them.
 
     `root`: a directory that `use:` may not leave. Raises DesignError with every problem of the file.
     """
     problems: list[Problem] = []
     tree = source.read(path, root=root, catalogue=catalogue.directory(), problems=problems)
+    tree = without_published(tree, sets or {})
     for where, text in (sets or {}).items():
         tree = source.set_path(tree, where, source.scalar(text), origin="--set")
     return _checked(tree, Path(path), problems)

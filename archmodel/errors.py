@@ -84,8 +84,7 @@ def aligned(problems: Sequence[Problem]) -> list[str]:
         for problem in problems
     ]
     where, field, value = (
-        max((len(row[column]) for row in rows if len(row[column]) <= _WIDEST_COLUMN), default=0)
-        for column in range(3)
+        max((len(row[column]) for row in rows if len(row[column]) <= _WIDEST_COLUMN), default=0) for column in range(3)
     )
     lines = []
     for row in rows:

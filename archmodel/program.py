@@ -62,7 +62,7 @@ class Layout:
 
 
 class Traffic(Protocol):
-    """Bytes that every rank of a group sends to every other in an all-to-all, without an N x N array unless observed."""
+    """Bytes that every rank of a group sends to every other in an all-to-all; an N x N array only when observed."""
 
     def split(self, layout: Layout, group: Group) -> dict[str, tuple[Array, Array]]:
         """{"scale_up" | "scale_out": (sent, received)} bytes per rank (ranks,), what a rank keeps left out."""

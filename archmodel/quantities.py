@@ -207,9 +207,7 @@ def _factor(unit: str) -> tuple[Rational, Signature]:
         prefix = unit[0] if len(unit) > 1 and unit[0] in "kKMGTPE" else ""
         prefix = "k" if prefix == "K" else prefix
         per = "/s" if unit.endswith(("ps", "/s")) else ""
-        raise QuantityError(
-            f"says {unit}, which could be bits or bytes; write {prefix}bit{per} or {prefix}B{per}"
-        )
+        raise QuantityError(f"says {unit}, which could be bits or bytes; write {prefix}bit{per} or {prefix}B{per}")
     hint = _hint(unit)
     if hint:
         raise QuantityError(f"says {unit}; write {hint}")
@@ -370,9 +368,7 @@ class Quantity:
     dimension: str
     positive: bool = False
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         wanted, positive = dimension(self.dimension), self.positive
 
         def check(value: Any, info: ValidationInfo) -> Num:

@@ -48,9 +48,7 @@ class HostLink(Component):
 class Host(Component):
     """Processors and memory of a node beside its devices."""
 
-    cpu: Annotated[Device, DEVICES.field(default="cpu")] | None = Field(
-        default=None, description="one processor"
-    )
+    cpu: Annotated[Device, DEVICES.field(default="cpu")] | None = Field(default=None, description="one processor")
     sockets: Count = Field(default=1, description="processors of a node")
     ddr: MemoryTier = Field(description="host memory of the whole node")
     link: HostLink = Field(description="from each device to host memory")
@@ -73,9 +71,7 @@ class Node(Component):
     )
     nic: Nic | None = Field(default=None, description="network interfaces of a node")
     host: Host | None = Field(default=None, description="processors and memory beside the devices")
-    reserved_memory: Bytes = Field(
-        default=0.0, description="memory of each device that the runtime keeps for itself"
-    )
+    reserved_memory: Bytes = Field(default=0.0, description="memory of each device that the runtime keeps for itself")
     other_power: Watts = Field(default=0.0, description="power of a node beside its devices")
     price: Usd | None = Field(default=None, description="price of a node, devices included")
 
@@ -98,9 +94,7 @@ class Economics(Component):
 
     lifetime: PositiveSeconds = Field(description="over which the price is written off")
     electricity: UsdPerJoule = Field(default=0.0, description="price of energy")
-    facility_overhead: PositiveRatio = Field(
-        default=1.0, description="energy of the facility over that of IT (PUE)"
-    )
+    facility_overhead: PositiveRatio = Field(default=1.0, description="energy of the facility over that of IT (PUE)")
     network_price: Usd = Field(default=0.0, description="price of switches and cables, per node")
 
 

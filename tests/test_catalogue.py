@@ -85,6 +85,15 @@ def test_title_and_source_are_read_from_the_head(package, text, title, source):
     assert catalogue.entries() == (Entry("file.yaml", "design", title, source),)
 
 
+def test_a_file_without_source_has_that_of_the_file_it_starts_from(package):
+    folder = package / "_designs" / "fabrics"
+    folder.mkdir(parents=True)
+    (folder / "a.yaml").write_text("name: A\nsource: s\n")
+    (folder / "b.yaml").write_text("use: a.yaml\nname: B\n")
+    (folder / "c.yaml").write_text("use: gone.yaml\nname: C\n")
+    assert [(e.title, e.source) for e in catalogue.entries("fabric")] == [("A", "s"), ("B", "s"), ("C", "")]
+
+
 def test_a_head_that_is_no_text_is_harmless(package):
     folder = package / "_designs"
     folder.mkdir()

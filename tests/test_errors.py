@@ -13,9 +13,7 @@ from archmodel.errors import (
 )
 
 BANDWIDTH = Problem("system.node.nic.bandwidth", "is an amount of data", '"25 GB"', "broken.yaml", 7, 13)
-UNKNOWN = Problem(
-    "workload.embeding_dim", "unknown field; did you mean embedding_dim?", None, "broken.yaml", 12, 3
-)
+UNKNOWN = Problem("workload.embeding_dim", "unknown field; did you mean embedding_dim?", None, "broken.yaml", 12, 3)
 
 
 def test_a_problem_says_place_field_value_and_message():

@@ -123,9 +123,7 @@ def test_every_example_parses():
 
 def test_every_unit_of_the_file_is_listed_once_and_reads():
     text = resources.files("archmodel").joinpath("units.txt").read_text(encoding="utf-8")
-    names = [
-        line.split("=")[0].strip() for line in text.splitlines() if "=" in line and not line.startswith("#")
-    ]
+    names = [line.split("=")[0].strip() for line in text.splitlines() if "=" in line and not line.startswith("#")]
     assert len(names) == len(set(names)) > 70
     for name in names:
         factor, _ = q._factor(name)
@@ -220,9 +218,7 @@ def refusal(field, value, context=FILE):
 
 
 def test_a_field_reads_units_and_holds_si():
-    link = Link.model_validate(
-        {"bandwidth": "200 Gbit/s", "price": "1 kUSD", "efficiency": "85 %"}, context=FILE
-    )
+    link = Link.model_validate({"bandwidth": "200 Gbit/s", "price": "1 kUSD", "efficiency": "85 %"}, context=FILE)
     assert (link.bandwidth, link.price, link.efficiency) == (25e9, 1000.0, 0.85)
 
 
@@ -238,9 +234,7 @@ def test_a_pure_number_needs_no_unit_in_a_file():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 10**400])
 def test_numbers_that_are_no_quantity_are_refused(value):
-    assert (
-        "is not a finite number" in (message := refusal("latency", value, None)) or "is negative" in message
-    )
+    assert "is not a finite number" in (message := refusal("latency", value, None)) or "is negative" in message
 
 
 @pytest.mark.parametrize("value", [True, None, [], {}, {"value": 1}, b"1 GB/s", 1j])

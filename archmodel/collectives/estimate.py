@@ -108,10 +108,9 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One algorithm, priced; `believed` is the time the library compares, which can be above the price."""
+    """One algorithm, priced."""
 
     algorithm: str | Names
-    believed: Num
     price: Price
     sent: dict[DimensionName, Num]
     steps: dict[DimensionName, Num]
@@ -155,34 +154,34 @@ def _option(
     fidelity: Fidelity,
 ) -> _Option:
     schedule = request.schedule(kind, algorithm, *extent)
-    priced = price(topology, schedule, fidelity)
+    priced = price(topology, _charged(topology, schedule, fidelity), fidelity)
     sent: dict[DimensionName, Num] = {"scale_up": 0.0, "scale_out": 0.0, **schedule.sent}
     steps: dict[DimensionName, Num] = {"scale_up": 0, "scale_out": 0, **schedule.steps}
-    return _Option(algorithm, _believed(topology, algorithm, schedule, priced, fidelity), priced, sent, steps)
+    return _Option(algorithm, priced, sent, steps)
 
 
-def _believed(topology: Topology, algorithm: str, schedule: Schedule, priced: Price, fidelity: Fidelity) -> Num:
-    """NCCL takes any tree to send the buffer twice between nodes. Over two or three nodes it sends less, and
-    unless the library knows that (`counts_tree_bytes`), large all-reduces go round rings that are slower."""
+def _charged(topology: Topology, schedule: Schedule, fidelity: Fidelity) -> Schedule:
+    """NCCL takes any tree to send the buffer twice between nodes; over two or three nodes it sends less. Unless the
+    fabric's library is known to count that (`counts_tree_bytes`), the tree is priced as NCCL chooses: for twice."""
     outer = topology.scale_out
-    if algorithm != "tree" or outer is None or outer.counts_tree_bytes or "scale_out" not in schedule.sent:
-        return priced.total
+    if schedule.family != "tree" or fidelity == "alpha_beta" or outer is None or "scale_out" not in schedule.sent:
+        return schedule
+    if outer.counts_tree_bytes:
+        return schedule
     twice = 2 * schedule.message * outer.size  # the message is S / ranks, and a rail carries S / local_size
     crossing = np.maximum(twice, schedule.sent["scale_out"])
-    assumed = replace(schedule, sent={**schedule.sent, "scale_out": crossing})
-    return price(topology, assumed, fidelity).total
+    return replace(schedule, sent={**schedule.sent, "scale_out": crossing})
 
 
 def _faster(a: _Option, b: _Option) -> _Option:
-    """What the library takes for the faster of two algorithms, element by element."""
-    a_wins = np.less_equal(a.believed, b.believed)
+    """The cheaper of two algorithms, element by element."""
+    a_wins = np.less_equal(a.price.total, b.price.total)
     if a_wins.all():
         return a
     if not a_wins.any():
         return b
     return _Option(
         algorithm=either(a_wins, a.algorithm, b.algorithm),
-        believed=np.where(a_wins, a.believed, b.believed),
         price=choose(a_wins, a.price, b.price),
         sent={name: np.where(a_wins, a.sent[name], b.sent[name]) for name in a.sent},
         steps={name: np.where(a_wins, a.steps[name], b.steps[name]) for name in a.steps},

@@ -135,9 +135,7 @@ class FamilyField(Generic[T]):
         except UnknownKindError:
             return None
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         base = source if isinstance(source, type) else BaseModel
 
         def read(value: Any, info: ValidationInfo) -> Any:
@@ -158,9 +156,7 @@ class FamilyField(Generic[T]):
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        if (
-            self.family.name in _describing
-        ):  # a family inside itself: the editor need not see the second level
+        if self.family.name in _describing:  # a family inside itself: the editor need not see the second level
             return {"type": "object", "description": f"a {self.family.name}"}
         _describing.append(self.family.name)
         try:

@@ -36,9 +36,7 @@ class Device(Component):
         """Seconds between one kernel's end and the next one's start."""
 
     @abstractmethod
-    def gemm(
-        self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0
-    ) -> Breakdown:
+    def gemm(self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:
         """C[m, n] = A[m, k] B[k, n], `batch` times in one kernel."""
 
     @abstractmethod
@@ -46,9 +44,7 @@ class Device(Component):
         """An elementwise, copy or reduction kernel that moves `bytes_` and does `flops`."""
 
     @abstractmethod
-    def gather(
-        self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True
-    ) -> Breakdown:
+    def gather(self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True) -> Breakdown:
         """A fused pooled lookup: `demanded_bytes` of rows, of which `unique_bytes` are distinct, beside a stream."""
 
     @abstractmethod

@@ -53,9 +53,7 @@ class Gpu(Device):
     def launch_overhead(self, graph: bool) -> Num:
         return self.launch.graph if graph else self.launch.eager
 
-    def gemm(
-        self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0
-    ) -> Breakdown:
+    def gemm(self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:
         size = itemsize(dtype)
         compute = 2.0 * m * n * k * batch / (self.peak(dtype) * 0.75)
         memory = (m * k + k * n + m * n) * size * batch / (self.hbm.bandwidth * 0.85)
@@ -69,9 +67,7 @@ class Gpu(Device):
         work = kernels.streaming(bytes_, flops, self.hbm.bandwidth * self.kernels.stream, vector)
         return Breakdown({"launch": self.launch_overhead(graph)}) + work
 
-    def gather(
-        self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True
-    ) -> Breakdown:
+    def gather(self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True) -> Breakdown:
         bandwidth = self.hbm.bandwidth
         work = kernels.pooled_lookup(
             demanded_bytes,

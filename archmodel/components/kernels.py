@@ -20,8 +20,8 @@ def streaming(bytes_: Num, flops: Num, bandwidth: Num, peak: Num) -> Breakdown:
 def from_memory(demanded: Num, unique: Num, cache: Num) -> Num:
     """Bytes of `demanded` that miss a cache of `cache` bytes when `unique` of them are distinct.
 
-    Every distinct byte is read once; a repeated one hits with the probability that it is still there, taken as the share
-    of the distinct bytes that the cache holds. Between `unique` (everything fits) and `demanded` (nothing does).
+    Every distinct byte is read once; a repeated one hits with the probability that it is still there, taken as
+    the share of the distinct bytes that the cache holds. Between `unique` (everything fits) and `demanded` (nothing does).
     """
     held = np.minimum(1.0, cache / np.maximum(unique, 1.0))
     return unique + np.maximum(demanded - unique, 0.0) * (1.0 - held)

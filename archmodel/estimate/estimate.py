@@ -29,14 +29,10 @@ def estimate(design: Design) -> Estimate:
 def evaluate(design: Design, system: System) -> Estimate:
     """`design` on a `system` of the same shape whose fields may hold arrays over design points (points, 1)."""
     program = design.program
-    machine = Machine(
-        system.gpu, system.topology(), system.node.host, system.node.gpus, program.graph_capture
-    )
+    machine = Machine(system.gpu, system.topology(), system.node.host, system.node.gpus, program.graph_capture)
     prices = [price(op.work, machine) for op in program.ops]
     timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices])
-    ops = tuple(
-        OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True))
-    )
+    ops = tuple(OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True)))
     energy = _energy(system, program, ops, timeline)
     return Estimate(
         design,
@@ -57,9 +53,7 @@ def _capacity(system: System) -> dict[Tier, Num]:
     return capacity
 
 
-def _energy(
-    system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline
-) -> Energy | None:
+def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline) -> Energy | None:
     """Devices draw busy power while their compute stream runs and idle power else; the rest of a node is constant.
 
     None when the device states no power.
@@ -80,9 +74,7 @@ def _energy(
             "rest of the nodes": _points(system.node.other_power) * period * system.nodes,
         },
         period,
-        int(
-            round(float(program.local_batch.sum()) * (program.ranks if len(program.local_batch) == 1 else 1))
-        ),
+        round(float(np.broadcast_to(program.local_batch, program.ranks).sum())),
     )
 
 

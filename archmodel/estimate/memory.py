@@ -54,9 +54,7 @@ def _at(values: Array, rank: int) -> float:
     return float(values[rank] if len(values) > 1 else values[0])
 
 
-def needs(
-    program: Program, capacity: Mapping[Tier, Num], reserved: Mapping[Tier, Num]
-) -> dict[str, MemoryNeed]:
+def needs(program: Program, capacity: Mapping[Tier, Num], reserved: Mapping[Tier, Num]) -> dict[str, MemoryNeed]:
     """Need of every tier that the system has or the program uses.
 
     Parameters, optimizer state, gradients and inputs are held throughout; activations and communication buffers from
@@ -65,9 +63,7 @@ def needs(
     tiers: list[Tier] = [
         t for t in ("hbm", "ddr") if t in capacity or any(b.tier == t for b in program.buffers.values())
     ]
-    return {
-        t: MemoryNeed(t, {**_held(program, t), **_reserved(reserved, t)}, capacity.get(t, 0.0)) for t in tiers
-    }
+    return {t: MemoryNeed(t, {**_held(program, t), **_reserved(reserved, t)}, capacity.get(t, 0.0)) for t in tiers}
 
 
 def _reserved(reserved: Mapping[Tier, Num], tier: Tier) -> dict[str, Array]:

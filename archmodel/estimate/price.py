@@ -1,7 +1,7 @@
 """Seconds for each kind of work on a machine: one `@price.register` per kind.
 
-A price is a `Breakdown` whose parts (launch, compute, memory, latency, scale_up, ...) sum to the time of the op on every
-rank: arrays (..., ranks) or (..., 1), leading axes over design points.
+A price is a `Breakdown` whose parts (launch, compute, memory, latency, scale_up, ...) sum to the time of the op on
+every rank: arrays (..., ranks) or (..., 1), leading axes over design points.
 """
 
 from __future__ import annotations
@@ -59,18 +59,14 @@ def _(work: Gemm, machine: Machine) -> Breakdown:
 
 @price.register
 def _(work: Elementwise, machine: Machine) -> Breakdown:
-    return machine.device.stream(
-        work.read_bytes + work.written_bytes, work.operations, work.dtype, graph=machine.graph
-    )
+    return machine.device.stream(work.read_bytes + work.written_bytes, work.operations, work.dtype, graph=machine.graph)
 
 
 @price.register
 def _(work: DotInteraction, machine: Machine) -> Breakdown:
     """A batched product of one small matrix per sample: compute at the rate of a batched GEMM, or the memory bound."""
     features = np.array([float(work.features)])
-    n, k = (
-        (np.array([float(work.dim)]), features) if work.backward else (features, np.array([float(work.dim)]))
-    )
+    n, k = (np.array([float(work.dim)]), features) if work.backward else (features, np.array([float(work.dim)]))
     return machine.device.gemm(features, n, k, work.dtype, batch=work.batch, graph=machine.graph)
 
 

@@ -103,7 +103,8 @@ class Bound:
     compute_idle: float
 
     def __str__(self) -> str:
-        return f"{self.resource}: {self.shares.get(self.resource, 0.0):.0%} of the critical path, longest in {self.op} on rank {self.rank}"
+        share = self.shares.get(self.resource, 0.0)
+        return f"{self.resource}: {share:.0%} of the critical path, longest in {self.op} on rank {self.rank}"
 
 
 @dataclass(frozen=True)
@@ -286,10 +287,7 @@ class Estimate:
 def group_of(op: Op) -> str:
     """Name of the group that an op is reported in: `bottom`, `cross`, `table.lookup`, `dense.all_reduce`, ..."""
     head, _, tail = op.name.partition(".")
-    if (
-        tail in ("forward", "backward", "input_gradient", "weight_gradient")
-        or head.rsplit("_", 1)[-1].isdigit()
-    ):
+    if tail in ("forward", "backward", "input_gradient", "weight_gradient") or head.rsplit("_", 1)[-1].isdigit():
         return head.rsplit("_", 1)[0] if head.rsplit("_", 1)[-1].isdigit() else head
     return op.name.rsplit("_", 1)[0] if op.name.rsplit("_", 1)[-1].isdigit() else op.name
 

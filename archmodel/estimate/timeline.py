@@ -211,8 +211,8 @@ def everyone(ready: Array, group: Group | None, layout: Layout) -> Array:
 def run(program: Program, times: Sequence[Array]) -> Timeline:
     """Simulate iterations of `program` whose op i takes `times[i]` seconds, until the period settles.
 
-    The period of such a system is eventually constant or cyclic (Baccelli et al., Synchronization and Linearity, ch. 3);
-    when it has not settled after 24 iterations it is the mean over the second half.
+    The period of such a system is eventually constant or cyclic (Baccelli et al., Synchronization and Linearity,
+    ch. 3); when it has not settled after 24 iterations it is the mean over the second half.
     """
     d = Dependencies.of(program)
     durations = [sum((times[i] for i in ops[1:]), times[ops[0]]) for ops in d.runs]

@@ -35,6 +35,8 @@ SAMPLED = 2
 """Random elements of each tensor whose gradients are compared with finite differences."""
 OTHER_LAYOUTS = (Layout(1, 1), Layout(1, 3), Layout(3, 2))
 """Ranks that the design is run on besides its own; the last only for designs of several nodes."""
+ROUNDINGS = 4.0
+"""Unit roundings of a parameter that three steps may leave on it."""
 ROW_CUT = ("row_wise", "table_row_wise", "grid_wise")
 
 
@@ -187,6 +189,21 @@ def relative(values: Array, reference: Array) -> float:
     return difference / largest if largest else difference
 
 
+def relative_update(values: Array, reference: Array, before: Array) -> float:
+    """max |values - reference|, less what float64 rounding explains, relative to max |reference - before|; inf where
+    the reference did not move but the values did."""
+    if values.shape != reference.shape:
+        return float("inf")
+    if not values.size:
+        return 0.0
+    rounding = ROUNDINGS * float(np.finfo(np.float64).eps) * float(np.abs(reference).max())
+    difference = max(float(np.abs(values - reference).max()) - rounding, 0.0)
+    moved = float(np.abs(reference - before).max())
+    if moved:
+        return difference / moved
+    return 0.0 if np.array_equal(values, before) else float("inf")
+
+
 def relative_rms(values: Array, reference: Array) -> float:
     """Root mean square of values - reference relative to that of the reference; inf and 0 as in `relative`."""
     if values.shape != reference.shape:
@@ -207,6 +224,7 @@ def _tensors(main: _Run, planned: Execution, start: Parameters, names: tuple[str
             name,
             int(values.size),
             relative(exact[name], values) if name in exact else float("inf"),
+            relative_update(exact[name], values, before[name]) if name in exact else float("inf"),
             relative_rms(wires[name], values) if name in wires else float("inf"),
             relative(before[name], values),
         )

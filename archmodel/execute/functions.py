@@ -51,6 +51,20 @@ def split(rank: Rank, op: Op) -> None:
         rank.write(name, part)
 
 
+@function("relu")
+def relu(rank: Rank, op: Op) -> None:
+    """max(x, 0): a comparison, no arithmetic."""
+    (x,) = operands(rank, op)
+    rank.write(op.writes[0], np.where(plain(x) > 0, plain(x), 0.0))
+
+
+@function("bias_grad")
+def bias_grad(rank: Rank, op: Op) -> None:
+    """Sum of dy over the batch."""
+    (upstream,) = operands(rank, op)
+    rank.write(op.writes[0], upstream.sum(0))
+
+
 @function("relu_grad")
 def relu_grad(rank: Rank, op: Op) -> None:
     """dy where y > 0."""

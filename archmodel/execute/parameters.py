@@ -64,5 +64,5 @@ def initial(workload: Workload, seed: int) -> Parameters:
     dense = {}
     for i, (name, size) in enumerate(shapes(workload).items()):
         rng = np.random.default_rng([seed, _DENSE, i])
-        dense[name] = rng.normal(0.0, np.sqrt(1.0 / size[-1]) if len(size) > 1 else 0.1, size)
+        dense[name] = rng.normal(0.0, np.sqrt(2.0 / size[-1]) if len(size) > 1 else 0.1, size)
     return Parameters(tuple(rows), dense)

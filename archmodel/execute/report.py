@@ -12,6 +12,10 @@ from typing import Any
 
 EXACT = 1e-9
 """Largest relative difference from the reference in float64."""
+UPDATE = 1e-6
+"""Largest difference of what training changed in a tensor, relative to that change."""
+RESOLVED = 1e-9
+"""Smallest change by training, relative to the tensor, that float64 resolves well enough to compare."""
 SLOPE = 1e-5
 """Largest difference of a gradient from finite differences, relative to the tensor's largest sampled gradient."""
 SHOWN_FAILURES = 12
@@ -60,12 +64,14 @@ class BufferRow:
 @dataclass(frozen=True)
 class TensorRow:
     """A tensor after the last step: `exact` is the largest difference from the reference relative to its largest
-    element, `wires` the root mean square of the difference with the planned wires relative to the tensor's, and
-    `moved` how far training moved the reference, as `exact`."""
+    element; `moved` how far training moved the reference, likewise, and `update` the largest difference (rounding
+    aside) relative to that; `wires` the root mean square of the difference with the planned wires relative to the
+    tensor's."""
 
     tensor: str
     elements: int
     exact: float
+    update: float
     wires: float
     moved: float
 
@@ -158,6 +164,10 @@ class CheckReport:
         for t in self.tensors:
             if not t.exact <= EXACT:
                 found.append(f"{t.tensor}: differs from the reference by {t.exact:.1e}")
+            if not t.update <= UPDATE:
+                found.append(f"{t.tensor}: its change by training differs from the reference's by {t.update:.1e}")
+            if 0 < t.moved < RESOLVED:
+                found.append(f"{t.tensor}: training moved it by {t.moved:.1e} of its size, too little to compare")
             if not t.wires < float("inf"):
                 found.append(f"{t.tensor}: with the planned wires it is not finite")
         moved = [t for t in self.tensors if t.moved > 0]

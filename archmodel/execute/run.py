@@ -12,6 +12,7 @@ from archmodel.errors import suggestion
 from archmodel.execute import collectives
 from archmodel.execute.arithmetic import Tally, plain
 from archmodel.execute.batch import Samples, draw
+from archmodel.execute.coverage import tiling_problems
 from archmodel.execute.embedding import lookup, update
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.exchange import EXCHANGES
@@ -81,7 +82,7 @@ def _(work: Elementwise, op: Op, machine: Machine) -> None:
 def _(work: DotInteraction, op: Op, machine: Machine) -> None:
     for rank in machine.ranks:
         *upstream, bottom, embeddings = (plain(rank.operand(name)) for name in op.reads)
-        vectors = np.concatenate([bottom, embeddings], axis=1).reshape(len(bottom), -1, work.dim)
+        vectors = np.concatenate([bottom, embeddings], axis=1).reshape(len(bottom), work.features, work.dim)
         x = rank.counting(vectors)
         rows, columns = np.tril_indices(vectors.shape[1], -1)
         if not work.backward:
@@ -198,6 +199,8 @@ def run_plan(
     `program`: lowered from the other arguments when left out; its ops, shapes and algorithms matter, not its
     counts. `batches` (steps of them) and `parameters` are drawn from `seed` when left out. Raises ExecutionError.
     """
+    if problems := tiling_problems(placement):
+        raise ExecutionError("; ".join(problems))
     program = program or lower(workload, plan, placement)
     train = workload.mode == "train"
     _check_wires(plan, wires)

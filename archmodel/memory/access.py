@@ -43,9 +43,9 @@ class Uniform(AccessDistribution):
     def expected_unique(self, num_embeddings: Array, draws: Array) -> Array:
         """R (1 - (1 - 1/R)^n): the occupancy problem (Feller, An Introduction to Probability Theory, vol. 1, IV.2)."""
         rows = np.maximum(np.asarray(num_embeddings, dtype=np.float64), 1.0)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             unique = -rows * np.expm1(np.asarray(draws, dtype=np.float64) * np.log1p(-1.0 / rows))
-        unique = np.where(np.asarray(draws) > 0, unique, 0.0)
+        unique = np.where(np.asarray(draws) > 0, np.minimum(unique, draws), 0.0)  # a mean of less than one draw
         return np.where(np.asarray(num_embeddings) > 0, unique, 0.0)
 
     def sample(self, num_embeddings: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:

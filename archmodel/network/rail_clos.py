@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, model_validator
 
 from archmodel.network.dimension import Dimension
 from archmodel.network.fabric import SCALE_OUT, Edge, ScaleOut
@@ -25,11 +26,16 @@ class RailClos(ScaleOut):
         None,
         description="nodes that share their leaf switches; absent: any group may have to cross the spine",
     )
-
     counts_tree_bytes: bool = Field(
         False,
-        description="whether the library, choosing, counts what trees really send; NCCL assumes the buffer twice",
+        description="whether trees over two or three nodes are priced for what they send; NCCL assumes twice",
     )
+
+    @model_validator(mode="after")
+    def _uplinks_add_nothing(self) -> Self:
+        if np.any(np.less(self.oversubscription, 1.0)):
+            raise ValueError("oversubscription is below 1; a leaf with more uplink than downlink counts as 1")
+        return self
 
     def per_rank(self, nodes: int, ranks_per_node: int, nic: Nic, gpus_per_node: int) -> Num:
         """B/s, per direction, that every rank can send at once to other nodes."""

@@ -1,1 +1,1 @@
-"""How a workload is laid over ranks: plans (what a user writes), placement (arrays over shards), lowering to a Program."""
+"""How a workload is laid over ranks: plans as written, placement (arrays over shards), lowering."""

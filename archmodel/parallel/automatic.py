@@ -57,9 +57,7 @@ def kinds_and_pieces(
     wanted = np.where(np.isfinite(wanted), wanted, 1.0)
     most = np.maximum(np.minimum(tables.embedding_dim // MIN_COLUMNS, layout.ranks), 1)
     cut = np.minimum(np.maximum(wanted, 1), most).astype(np.int64)
-    replicate = (
-        (2 * tables.num_embeddings < global_batch / layout.ranks) & (layout.ranks > 1) & (tier == "hbm")
-    )
+    replicate = (2 * tables.num_embeddings < global_batch / layout.ranks) & (layout.ranks > 1) & (tier == "hbm")
     too_big = size / cut > usable
     chosen = np.where(
         replicate,
@@ -69,6 +67,4 @@ def kinds_and_pieces(
     kinds = np.where(auto, chosen, sharding)
     pieces = np.where(auto & (kinds == "column_wise"), cut, pieces)
     undecided = (kinds == "column_wise") & (pieces == 0)  # written column_wise without a count
-    return kinds, np.where(
-        undecided, np.maximum(cut, np.minimum(2, tables.embedding_dim)), np.maximum(pieces, 1)
-    )
+    return kinds, np.where(undecided, np.maximum(cut, np.minimum(2, tables.embedding_dim)), np.maximum(pieces, 1))

@@ -38,9 +38,7 @@ class Counts(Protocol):
         """Distinct rows among them, (ranks, shards)."""
         ...
 
-    def input_traffic(
-        self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int
-    ) -> Traffic:
+    def input_traffic(self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int) -> Traffic:
         """Bytes of indices and lengths from every rank to every rank for the shards of a scope."""
         ...
 
@@ -77,15 +75,12 @@ class Expected:
         by_batch = np.stack([self.tables.expected_unique(float(b)) for b in batches])
         return np.asarray(by_batch[which][:, placement.table[shards]])
 
-    def input_traffic(
-        self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int
-    ) -> Traffic:
+    def input_traffic(self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int) -> Traffic:
         wanted = np.zeros(placement.layout.ranks)
         for blocks in placement.blocks(scope):
             pooling = self.tables.pooling_factor[placement.table[blocks.shards]][:, None]
             per_sample = (
-                np.where(blocks.rows > 0, length_bytes, 0)
-                + pooling * self._share(placement, blocks) * index_bytes
+                np.where(blocks.rows > 0, length_bytes, 0) + pooling * self._share(placement, blocks) * index_bytes
             )
             wanted += placement.per_rank(scope, blocks, per_sample)
         return OuterTraffic(send=self.local_batch.astype(np.float64), receive=wanted)
@@ -117,9 +112,7 @@ class Observed:
 
     batch: Batch
 
-    def _inside(
-        self, placement: Placement, blocks: Blocks, s: int, m: int
-    ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    def _inside(self, placement: Placement, blocks: Blocks, s: int, m: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         ids = self.batch.ids[int(placement.table[blocks.shards[s]])]
         return ids, (ids >= blocks.start[s, m]) & (ids < blocks.end[s, m])
 
@@ -150,9 +143,7 @@ class Observed:
             result[r, i] = count(self.batch.ids[t][self.batch.rank_of_id[t] == r])  # type: ignore[operator]
         return result
 
-    def input_traffic(
-        self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int
-    ) -> Traffic:
+    def input_traffic(self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int) -> Traffic:
         ranks = placement.layout.ranks
         pairs = np.zeros((ranks, ranks))
         for blocks in placement.blocks(scope):

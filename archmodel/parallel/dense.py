@@ -92,13 +92,14 @@ def backward(layer: Layer, e: Emitter, relu_outputs: set[str]) -> None:
 @forward.register
 def _(layer: Linear, e: Emitter) -> None:
     e.activation(layer.output, layer.out_features)
+    fused = e.plan.fused_epilogues
     work = Gemm(
         e.batch,
         one(layer.out_features),
         one(layer.in_features),
         e.plan.precision.compute,
         transpose_b=True,
-        epilogue="bias_relu" if layer.relu else "bias",
+        epilogue="bias_relu" if layer.relu and fused else "bias",
         epilogue_reads=one(layer.out_features),
     )
     e.op(
@@ -108,44 +109,52 @@ def _(layer: Linear, e: Emitter) -> None:
         (layer.input, f"{layer.name}.weight", f"{layer.name}.bias"),
         (layer.output,),
     )
+    if layer.relu and not fused:
+        relu = elementwise(e, "relu", layer.out_features, layer.out_features, 0)
+        e.op(f"{layer.name}.relu", "forward", relu, (layer.output,), (layer.output,))
 
 
 @backward.register
 def _(layer: Linear, e: Emitter, relu_outputs: set[str]) -> None:
-    compute = e.plan.precision.compute
+    compute, n, fused = e.plan.precision.compute, layer.out_features, e.plan.fused_epilogues
+    upstream = gradient(layer.output)
     if layer.input != DENSE_INPUT:
         e.activation(gradient(layer.input), layer.in_features)
-        masked = layer.input in relu_outputs
-        e.op(
-            f"{layer.name}.input_gradient",
-            "backward",
-            Gemm(
-                e.batch,
-                one(layer.in_features),
-                one(layer.out_features),
-                compute,
-                epilogue="relu_grad" if masked else "",
-                epilogue_reads=e.batch * layer.in_features if masked else one(0),
-            ),
-            (gradient(layer.output), f"{layer.name}.weight", *([layer.input] if masked else [])),
-            (gradient(layer.input),),
+        masked = fused and layer.input in relu_outputs
+        work = Gemm(
+            e.batch,
+            one(layer.in_features),
+            one(n),
+            compute,
+            epilogue="relu_grad" if masked else "",
+            epilogue_reads=e.batch * layer.in_features if masked else one(0),
         )
+        reads = (upstream, f"{layer.name}.weight", *([layer.input] if masked else []))
+        e.op(f"{layer.name}.input_gradient", "backward", work, reads, (gradient(layer.input),))
+        if not fused:
+            _mask(e, layer.input, layer.in_features, relu_outputs)
+    weight, bias = gradient(f"{layer.name}.weight"), gradient(f"{layer.name}.bias")
+    kept = e.plan.wires.dense_gradient
+    work = Gemm(
+        one(n),
+        one(layer.in_features),
+        e.batch,
+        compute,
+        transpose_a=True,
+        epilogue="bias_grad" if fused else "",
+        epilogue_writes=one(n if fused else 0),
+        output_dtype=kept,
+    )
     e.op(
         f"{layer.name}.weight_gradient",
         "backward",
-        Gemm(
-            one(layer.out_features),
-            one(layer.in_features),
-            e.batch,
-            compute,
-            transpose_a=True,
-            epilogue="bias_grad",
-            epilogue_writes=one(layer.out_features),
-            output_dtype=e.plan.wires.dense_gradient,
-        ),
-        (gradient(layer.output), layer.input),
-        (gradient(f"{layer.name}.weight"), gradient(f"{layer.name}.bias")),
+        work,
+        (upstream, layer.input),
+        (weight, bias) if fused else (weight,),
     )
+    if not fused:
+        total = Elementwise("bias_grad", e.batch * n * itemsize(compute), one(n * itemsize(kept)), e.batch * n, compute)
+        e.op(f"{layer.name}.bias_gradient", "backward", total, (upstream,), (bias,))
 
 
 @forward.register
@@ -326,9 +335,7 @@ class GradientBuckets:
             total = sum(self.elements[p] for p in self.pending)
             dtype = e.plan.wires.dense_gradient
             e.buffer(f"dense.bucket_{len(self.buckets)}", "communication", total, dtype)
-            work = Collective(
-                "all_reduce", "world", all_reduce_algorithm(e), blocks(total, e), dtype, e.layout
-            )
+            work = Collective("all_reduce", "world", all_reduce_algorithm(e), blocks(total, e), dtype, e.layout)
             e.op(f"dense.all_reduce_{len(self.buckets)}", "backward", work, names, names, e.streams("world"))
         self.buckets.append(self.pending)
         self.pending = []

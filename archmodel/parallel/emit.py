@@ -71,6 +71,4 @@ class Emitter:
 
     def program(self) -> Program:
         """The finished Program."""
-        return Program(
-            tuple(self.ops), self.buffers, self.layout, per_rank(self.local_batch), self.plan.graph_capture
-        )
+        return Program(tuple(self.ops), self.buffers, self.layout, per_rank(self.local_batch), self.plan.graph_capture)

@@ -35,9 +35,7 @@ def homes(
 
     def put(s: int, at: int) -> None:
         home[s] = at
-        span = {0: slice(at, at + 1), 1: slice(at * layout.local_size, (at + 1) * layout.local_size)}[
-            int(scope[s])
-        ]
+        span = {0: slice(at, at + 1), 1: slice(at * layout.local_size, (at + 1) * layout.local_size)}[int(scope[s])]
         share = span.stop - span.start
         load[span] += cost[s] / share
         held[span] += size[s] / share

@@ -1,8 +1,8 @@
 """lower(workload, plan, layout) -> Program: one training (or inference) iteration as every rank issues it.
 
 Issue order (what overlaps follows from it and from the streams): distribute indices, look up, start the exchange of
-pooled vectors, bottom MLP meanwhile; interaction and top MLP; backward in reverse, all-reducing dense gradients bucket by
-bucket; the gradient exchange of embeddings starts before the bottom MLP's backward; updates last.
+pooled vectors, bottom MLP meanwhile; interaction and top MLP; backward in reverse, all-reducing dense gradients bucket
+by bucket; the gradient exchange of embeddings starts before the bottom MLP's backward; updates last.
 Neo (arXiv 2104.05158) overlaps the same way.
 """
 

@@ -81,9 +81,7 @@ class TablePlan(Component):
     """How one table, or every table of a rule, is cut and held. What is left out is decided for you."""
 
     sharding: Sharding | None = Field(default=None, description="how the table is cut")
-    ranks: list[int] | None = Field(
-        default=None, min_length=1, description="ranks of the shards, in column order"
-    )
+    ranks: list[int] | None = Field(default=None, min_length=1, description="ranks of the shards, in column order")
     nodes: list[int] | None = Field(
         default=None, min_length=1, description="nodes of the shards (table_row_wise, grid)"
     )
@@ -109,9 +107,7 @@ class TablesPlan(Component):
     default: Annotated[TablePlan, BeforeValidator(_default)] = Field(
         default_factory=lambda: TablePlan(sharding="auto"), description="tables that nothing else names"
     )
-    rules: list[TableRule] = Field(
-        default_factory=list, description="the first rule that matches a table holds"
-    )
+    rules: list[TableRule] = Field(default_factory=list, description="the first rule that matches a table holds")
     assign: dict[str, TablePlan] = Field(default_factory=dict, description="tables by name")
 
 
@@ -129,30 +125,25 @@ class Precision(Component):
     """Precision of the dense layers."""
 
     compute: Dtype = Field(default="fp32", description="activations and GEMMs (tf32 stores 4 bytes)")
-    parameters: Dtype = Field(
-        default="fp32", description="master copy of dense parameters and optimizer state"
-    )
+    parameters: Dtype = Field(default="fp32", description="master copy of dense parameters and optimizer state")
 
 
 class Plan(Component):
     """The whole parallel plan of a design."""
 
-    dense: Literal["data_parallel"] = Field(
-        default="data_parallel", description="dense layers are replicated"
-    )
-    dense_optimizer: Literal["sgd", "adagrad", "adam"] = Field(
-        default="sgd", description="optimizer of dense layers"
-    )
-    tables: Annotated[TablesPlan, BeforeValidator(lambda v: {"default": v} if isinstance(v, str) else v)] = (
-        Field(default_factory=TablesPlan, description="embedding tables")
+    dense: Literal["data_parallel"] = Field(default="data_parallel", description="dense layers are replicated")
+    dense_optimizer: Literal["sgd", "adagrad", "adam"] = Field(default="sgd", description="optimizer of dense layers")
+    tables: Annotated[TablesPlan, BeforeValidator(lambda v: {"default": v} if isinstance(v, str) else v)] = Field(
+        default_factory=TablesPlan, description="embedding tables"
     )
     wires: Wires = Field(default_factory=Wires, description="precisions on the wire")
     precision: Precision = Field(default_factory=Precision, description="precisions of the dense layers")
-    prefetch_input: bool = Field(
-        default=False, description="distribute the next batch's indices during this one"
-    )
+    prefetch_input: bool = Field(default=False, description="distribute the next batch's indices during this one")
     graph_capture: bool = Field(default=True, description="kernels are launched from a captured graph")
-    gradient_bucket: PositiveBytes = Field(default=25 * 2.0**20, description="bytes of one dense all-reduce")
-    memory_reserve: Fraction = Field(
-        default=0.0, description="share of HBM that the automatic placement leaves free"
+    fused_epilogues: bool = Field(
+        default=True,
+        description="bias, ReLU and their gradients run inside the products (cuBLASLt epilogues); "
+        "false: in kernels of their own, as eager frameworks do",
     )
+    gradient_bucket: PositiveBytes = Field(default=25 * 2.0**20, description="bytes of one dense all-reduce")
+    memory_reserve: Fraction = Field(default=0.0, description="share of HBM that the automatic placement leaves free")

@@ -1,4 +1,4 @@
-"""From a plan as written to a `Placement`: which entry holds for each table, automatic choices, and homes for shards."""
+"""From a plan as written to a `Placement`: the entry that holds for each table, automatic choices, homes."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ class _Entries:
         return values[self.of_table]
 
 
-def resolve(
-    plan: Plan, tables: Tables, layout: Layout, global_batch: int, capacity: dict[str, float]
-) -> Placement:
+def resolve(plan: Plan, tables: Tables, layout: Layout, global_batch: int, capacity: dict[str, float]) -> Placement:
     """Shards of every table. `capacity`: bytes of each tier per rank. Raises PlanError with every problem found."""
     problems: list[tuple[str, str]] = []
     entries = _entries(plan, tables, problems)
@@ -73,12 +71,8 @@ def resolve(
     cost = global_batch * (tables.pooling_factor * sectors(width * element) + width * wire)
     tier = tiers(entries.column("tier"), sharding, size, cost, layout, capacity)
     pieces = _pieces(entries, sharding, layout)
-    usable = (
-        np.array([capacity[t] for t in tier]) * (1.0 - float(plan.memory_reserve)) if len(tables) else size
-    )
-    sharding, pieces = kinds_and_pieces(
-        sharding, pieces, tables, tier, size, cost, usable, layout, global_batch
-    )
+    usable = np.array([capacity[t] for t in tier]) * (1.0 - float(plan.memory_reserve)) if len(tables) else size
+    sharding, pieces = kinds_and_pieces(sharding, pieces, tables, tier, size, cost, usable, layout, global_batch)
     return _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable)
 
 
@@ -127,18 +121,14 @@ def _over(base: TablePlan, entry: TablePlan) -> TablePlan:
     return base.model_copy(update=given)
 
 
-def _check_entries(
-    entries: _Entries, tables: Tables, layout: Layout, problems: list[tuple[str, str]]
-) -> None:
+def _check_entries(entries: _Entries, tables: Tables, layout: Layout, problems: list[tuple[str, str]]) -> None:
     """Ranks and nodes exist, pieces agree with what the sharding can use."""
     used = set(entries.of_table.tolist())
     for i, (entry, path) in enumerate(zip(entries.plans, entries.paths, strict=True)):
         for name, limit in (("ranks", layout.ranks), ("nodes", layout.nodes)):
             bad = [r for r in getattr(entry, name) or [] if not 0 <= r < limit]
             if bad:
-                problems.append(
-                    (f"{path}.{name}", f"{bad[0]} does not exist; there are {limit} {name}, from 0")
-                )
+                problems.append((f"{path}.{name}", f"{bad[0]} does not exist; there are {limit} {name}, from 0"))
         kind = entry.sharding
         takes = {
             "table_wise": "ranks",
@@ -155,9 +145,7 @@ def _check_entries(
         homes = entry.ranks if takes == "ranks" else entry.nodes
         single = kind in {"table_wise", "table_row_wise", "table_column_wise"}
         if homes is not None and takes and single and len(homes) > 1:
-            problems.append(
-                (f"{path}.{takes}", f"{kind} places a table on one of the {takes}, {len(homes)} are named")
-            )
+            problems.append((f"{path}.{takes}", f"{kind} places a table on one of the {takes}, {len(homes)} are named"))
         if kind == "data_parallel" and entry.tier == "ddr":
             problems.append(
                 (f"{path}.tier", "data_parallel keeps its replicas in hbm; every other sharding can use ddr")
@@ -168,9 +156,7 @@ def _check_entries(
         if pieces is not None and homes is not None and not single and len(homes) != pieces:
             problems.append((f"{path}.{takes}", f"names {len(homes)} {takes} for {pieces} column shards"))
         if kind == "table_column_wise" and pieces is not None and pieces > layout.local_size:
-            problems.append(
-                (f"{path}.column_shards", f"{pieces} pieces on a node of {layout.local_size} ranks")
-            )
+            problems.append((f"{path}.column_shards", f"{pieces} pieces on a node of {layout.local_size} ranks"))
         if pieces is None and homes is not None and not single:
             pieces = len(homes)
         if pieces is not None and i in used:
@@ -186,14 +172,12 @@ def _check_entries(
 
 
 def _pieces(entries: _Entries, sharding: npt.NDArray[np.str_], layout: Layout) -> IntArray:
-    """Column pieces as written or implied: every rank of the node, every node, as many as ranks are named; 0 = to be chosen."""
+    """Column pieces as written or implied: every rank of the node, every node, each named rank; 0: to be chosen."""
     pieces = np.array([0 if p is None else p for p in entries.column("column_shards")], dtype=np.int64)
     named = np.array([len(r) if r else 0 for r in entries.column("ranks")], dtype=np.int64)
     nodes = np.array([len(r) if r else 0 for r in entries.column("nodes")], dtype=np.int64)
     pieces = np.where((pieces == 0) & (sharding == "column_wise"), named, pieces)
-    pieces = np.where(
-        (pieces == 0) & (sharding == "grid_wise"), np.where(nodes > 0, nodes, layout.nodes), pieces
-    )
+    pieces = np.where((pieces == 0) & (sharding == "grid_wise"), np.where(nodes > 0, nodes, layout.nodes), pieces)
     return np.where((pieces == 0) & (sharding == "table_column_wise"), layout.local_size, pieces)
 
 
@@ -220,11 +204,7 @@ def _shards(
     base, rest = units // count[table], units % count[table]
     start = unit * (piece * base + np.minimum(piece, rest))
     end = unit * ((piece + 1) * base + np.minimum(piece + 1, rest))
-    scope = (
-        np.array([SCOPES.index(SCOPE_OF[k]) for k in sharding], dtype=np.int64)[table]
-        if len(tables)
-        else table
-    )
+    scope = np.array([SCOPES.index(SCOPE_OF[k]) for k in sharding], dtype=np.int64)[table] if len(tables) else table
     if layout.ranks == 1:
         scope = np.zeros_like(scope)  # on one rank every cut is the whole table
     fraction = (end - start) / np.maximum(tables.embedding_dim[table], 1)

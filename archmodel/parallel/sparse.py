@@ -2,7 +2,7 @@
 
 route       shards                              forward exchange                       backward exchange
 table       table-, column-, table-column-wise  all-to-all                             all-to-all
-node_row    table-row-wise, grid-wise           reduce-scatter in node, rail all-to-all  rail all-to-all, all-gather in node
+node_row    table-row-wise, grid-wise           reduce-scatter, rail all-to-all        rail all-to-all, all-gather
 row         row-wise                            reduce-scatter                         all-gather
 replicated  data parallel                       none                                   all-reduce of the whole gradient
 
@@ -152,16 +152,12 @@ def replica_amounts(e: Emitter, placement: Placement, counts: Counts) -> Amounts
         if here.any():
             total.add(f"rows.{tier}", indices @ (size.row_bytes[:, 0] * here))
             total.add(f"unique.{tier}", unique @ (size.row_bytes[:, 0] * here))
-            total.add(
-                f"parameters.{tier}", np.full(e.layout.ranks, (rows * columns * size.element[:, 0]) @ here)
-            )
+            total.add(f"parameters.{tier}", np.full(e.layout.ranks, (rows * columns * size.element[:, 0]) @ here))
             total.add(f"state.{tier}", np.full(e.layout.ranks, (rows * size.state_bytes[:, 0]) @ here))
     return total
 
 
-def _put(
-    total: Amounts, placement: Placement, scope: Scope, blocks: Blocks, name: str, amount: Array
-) -> None:
+def _put(total: Amounts, placement: Placement, scope: Scope, blocks: Blocks, name: str, amount: Array) -> None:
     total.add(name, placement.per_rank(scope, blocks, np.broadcast_to(amount, blocks.start.shape)))
 
 
@@ -199,9 +195,7 @@ class SparseLowering:
                     e.buffer(f"{name}.weights.{tier}", "parameter", a[f"parameters.{tier}"], "uint8", tier)
                     if self.train:
                         e.buffer(f"{name}.state.{tier}", "optimizer_state", a[f"state.{tier}"], "uint8", tier)
-            index_bytes = a["indices"] * itemsize(e.plan.wires.index) + a["bags"] * itemsize(
-                e.plan.wires.length
-            )
+            index_bytes = a["indices"] * itemsize(e.plan.wires.index) + a["bags"] * itemsize(e.plan.wires.length)
             e.buffer(f"{name}.indices", "input", index_bytes, "uint8", prefetched=e.plan.prefetch_input)
 
     def weights(self, scope: Scope) -> str:
@@ -215,9 +209,7 @@ class SparseLowering:
             name = ROUTES[scope]
             if scope == "replica" or not self.distributed:
                 continue
-            traffic = self.counts.input_traffic(
-                self.placement, scope, itemsize(wires.index), itemsize(wires.length)
-            )
+            traffic = self.counts.input_traffic(self.placement, scope, itemsize(wires.index), itemsize(wires.length))
             work = AllToAll("world", traffic, wires.index, e.layout)
             e.op(
                 f"{name}.input_all_to_all",
@@ -279,18 +271,14 @@ class SparseLowering:
         elif scope == "world":
             algorithm = all_reduce_algorithm(e)
             reduce = Collective("reduce_scatter", "world", algorithm, batch * a["width"], dtype, e.layout)
-            e.op(
-                f"{name}.pooled_reduce_scatter", "forward", reduce, (pooled,), (features,), e.streams("world")
-            )
+            e.op(f"{name}.pooled_reduce_scatter", "forward", reduce, (pooled,), (features,), e.streams("world"))
         else:
             partial = (
                 features
                 if e.layout.nodes == 1
                 else e.buffer(f"{name}.partial", "activation", self._rail_batch() * a["width"], dtype)
             )
-            reduce = Collective(
-                "reduce_scatter", "node", "ring", self._rail_batch() * a["width"], dtype, e.layout
-            )
+            reduce = Collective("reduce_scatter", "node", "ring", self._rail_batch() * a["width"], dtype, e.layout)
             e.op(f"{name}.pooled_reduce_scatter", "forward", reduce, (pooled,), (partial,), e.streams("node"))
             if e.layout.nodes > 1:
                 rail = AllToAll("rail", OuterTraffic(a["width"] * size, batch), dtype, e.layout)
@@ -325,9 +313,7 @@ class SparseLowering:
         for scope in self.routes:
             e.activation(gradient(f"{ROUTES[scope]}.features"), self._local_width(scope), dtype)
         reads = e.batch * width * itemsize(e.plan.precision.compute)
-        work = Elementwise(
-            "separate", reads, e.batch * width * itemsize(dtype), one(0), e.plan.precision.compute
-        )
+        work = Elementwise("separate", reads, e.batch * width * itemsize(dtype), one(0), e.plan.precision.compute)
         e.op(
             "embeddings.split",
             "backward",
@@ -351,12 +337,8 @@ class SparseLowering:
                 work = AllToAll("world", OuterTraffic(batch, a["width"] * size), dtype, e.layout)
                 e.op(f"{name}.gradient_all_to_all", "backward", work, (local,), (owned,), e.streams("world"))
             elif scope == "world":
-                gather = Collective(
-                    "all_gather", "world", all_reduce_algorithm(e), batch * a["width"], dtype, e.layout
-                )
-                e.op(
-                    f"{name}.gradient_all_gather", "backward", gather, (local,), (owned,), e.streams("world")
-                )
+                gather = Collective("all_gather", "world", all_reduce_algorithm(e), batch * a["width"], dtype, e.layout)
+                e.op(f"{name}.gradient_all_gather", "backward", gather, (local,), (owned,), e.streams("world"))
             else:
                 partial = local
                 if e.layout.nodes > 1:
@@ -372,12 +354,8 @@ class SparseLowering:
                         (partial,),
                         e.streams("rail"),
                     )
-                gather = Collective(
-                    "all_gather", "node", "ring", self._rail_batch() * a["width"], dtype, e.layout
-                )
-                e.op(
-                    f"{name}.gradient_all_gather", "backward", gather, (partial,), (owned,), e.streams("node")
-                )
+                gather = Collective("all_gather", "node", "ring", self._rail_batch() * a["width"], dtype, e.layout)
+                e.op(f"{name}.gradient_all_gather", "backward", gather, (partial,), (owned,), e.streams("node"))
 
     def update(self) -> None:
         """Exact sparse update per route; replicated tables all-reduce a dense gradient and step every row."""
@@ -400,9 +378,7 @@ class SparseLowering:
                 wires.index,
                 wires.length,
             )
-            self.e.op(
-                f"{name}.update", "update", work, (self._indices(scope), upstream), (self.weights(scope),)
-            )
+            self.e.op(f"{name}.update", "update", work, (self._indices(scope), upstream), (self.weights(scope),))
 
     def _update_replicas(self, a: Amounts) -> None:
         e, wires = self.e, self.e.plan.wires
@@ -423,9 +399,7 @@ class SparseLowering:
             dtype,
         )
         e.op("replicated.gradient", "backward", scatter, (SPARSE_FEATURES, local), (dense,))
-        work = Collective(
-            "all_reduce", "world", all_reduce_algorithm(e), blocks(elements, e), dtype, e.layout
-        )
+        work = Collective("all_reduce", "world", all_reduce_algorithm(e), blocks(elements, e), dtype, e.layout)
         e.op("replicated.all_reduce", "backward", work, (dense,), (dense,), e.streams("world"))
         rows = sum(float(a[f"parameters.{t}"][0]) for t in TIERS)
         state = sum(float(a[f"state.{t}"][0]) for t in TIERS)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
+from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
 from archmodel.errors import ArchmodelError, shown, suggestion
 from archmodel.quantities import show
-from archmodel.report.laws import Law, laws_of
+from archmodel.report.laws import Law, essential, laws_of
 from archmodel.report.ranks import on_rank, parts_on, slowest_rank
 from archmodel.report.reading import Input, Notes, Reading
-from archmodel.report.sources import assumptions, origin_of, place
+from archmodel.report.sources import assumptions, origin_of, place, written
 from archmodel.report.terminal import console, emit, phase_table, table
 from archmodel.report.words import data, on, one_line, percent, plural, time, whole
 
@@ -63,7 +65,7 @@ def explain(estimate: Estimate, name: str) -> Explanation:
     _, laws = laws_of(lambda: price(op.op.work, machine), packages)
     inputs = {**_of_links(network, op, before), **notes.inputs}
     rank = slowest_rank(op)
-    return Explanation(op, rank, _essential(laws), inputs, parts_on(op, rank))
+    return Explanation(op, rank, essential(laws), inputs, parts_on(op, rank))
 
 
 def find_op(estimate: Estimate, name: str) -> OpEstimate:
@@ -83,11 +85,6 @@ def _of_links(network: Notes, op: OpEstimate, built: set[str]) -> dict[str, Inpu
     return {
         path: seen for path, seen in network.inputs.items() if mine and (path.startswith(mine) or path not in built)
     }
-
-
-def _essential(laws: tuple[Law, ...]) -> tuple[Law, ...]:
-    """Those that state an equation; all of them when none does."""
-    return tuple(law for law in laws if law.has_equation) or laws
 
 
 # --- on a terminal --------------------------------------------------------------------------------------------
@@ -116,11 +113,16 @@ def show_op(design: Design, name: str, *, file: TextIO | None = None, width: int
 
 
 def _laws(laws: tuple[Law, ...]) -> RenderableType:
-    lines = Text()
+    blocks: list[RenderableType] = []
     for law in laws:
-        lines.append(f"{law.name}\n", "bold")
-        lines.append("".join(f"  {line}".rstrip() + "\n" for line in law.text.splitlines()))
-    return lines
+        blocks += [Text(law.name, "bold"), Padding(Text(reflowed(law.text)), (0, 0, 0, 2))]
+    return Group(*blocks)
+
+
+def reflowed(text: str) -> str:
+    """A docstring with the lines of each paragraph joined; equations and lists stay as they are set."""
+    paragraphs = re.split(r"\n\s*\n", text)
+    return "\n\n".join(p if re.search(r"^[\s\-|*]", p, re.MULTILINE) else p.replace("\n", " ") for p in paragraphs)
 
 
 def _work(op: OpEstimate, rank: int) -> RenderableType:
@@ -135,11 +137,11 @@ def _work(op: OpEstimate, rank: int) -> RenderableType:
                     rows.add_row(one_line(f"{field.name}.{key}"), _amount(item, rank))
             elif isinstance(value, np.ndarray | int | float) or (isinstance(value, str) and value):
                 rows.add_row(field.name, _amount(value, rank))
-    rows.add_row("operations", show(on_rank(work.flops(), rank), "flops"))
+    rows.add_row("all operations", show(on_rank(work.flops(), rank), "flops"))
     for tier, amount in work.memory_bytes().items():
-        rows.add_row(f"bytes of {tier}", data(on_rank(amount, rank)))
+        rows.add_row(f"all bytes of {tier}", data(on_rank(amount, rank)))
     for link, amount in work.wire_bytes().items():
-        rows.add_row(f"bytes sent on {link}", data(on_rank(amount, rank)))
+        rows.add_row(f"all bytes sent on {link}", data(on_rank(amount, rank)))
     return rows
 
 
@@ -151,11 +153,22 @@ def _amount(value: Any, rank: int) -> str:
 
 
 def _inputs(inputs: Mapping[str, Input], design: Design) -> RenderableType:
-    rows = table("field", "value", "status", "source", "where", right=("value",))
+    """A row per field, then the sources that the rows point to by number."""
+    if not inputs:
+        return Text("none")
+    columns = ("field", "value", "status", "source", "where")
+    rows = table(*columns, right=("value",), whole=columns)
+    sources: dict[str, int] = {}
     for path, seen in sorted(inputs.items()):
         origin = origin_of(design, path)
-        rows.add_row(Text(one_line(path)), whole(_value(seen)), *_origin(origin))
-    return rows if inputs else Text("none")
+        text = one_line(origin.source or "") if origin else NOT_IN_A_FILE
+        number = f"[{sources.setdefault(text, len(sources) + 1)}]" if text else ""
+        rows.add_row(Text(one_line(path)), whole(_value(seen)), _status(origin), number, place(origin))
+    notes = [Text(f"[{number}] {text}", "dim") for text, number in sources.items()]
+    return Group(rows, Text(), *notes)
+
+
+NOT_IN_A_FILE = "no file gives it; what the field is when left out"
 
 
 def _value(seen: Input) -> str:
@@ -167,16 +180,11 @@ def _value(seen: Input) -> str:
     return f"{len(value)} values" if isinstance(value, list | tuple) else one_line(str(value))
 
 
-def _origin(origin: Provenance | None) -> tuple[Text, Text, Text]:
-    """Status, source and place of a value."""
+def _status(origin: Provenance | None) -> Text:
     if origin is None:
-        return Text("default", "yellow"), Text("what the field has when no file gives it"), Text()
+        return Text("default", "yellow")
     status = origin.status or ("stated" if origin.source else "assumed")
-    return (
-        Text(status, "yellow" if origin.assumed else ""),
-        Text(one_line(origin.source or "none")),
-        Text(place(origin)),
-    )
+    return Text(status, "yellow" if origin.assumed else "")
 
 
 def _result(answer: Explanation) -> RenderableType:
@@ -189,16 +197,19 @@ def _result(answer: Explanation) -> RenderableType:
 
 
 def show_assumptions(design: Design, *, file: TextIO | None = None, width: int | None = None) -> None:
-    """Prints every fact of the design that no source backs."""
+    """Prints every fact of the design that no source backs, under what its author says about it."""
     out, found = file or sys.stdout, assumptions(design)
     count = plural(len(found), "value")
     blocks: list[RenderableType] = [Text(f"{one_line(design.name)}: {count} without a source")]
-    rows = table("value", "status", "note", "where")
+    reasons: dict[str, list[tuple[str, Provenance]]] = {}
     for path, origin in found.items():
-        status, _, where = _origin(origin)
-        rows.add_row(Text(one_line(path)), status, Text(one_line(origin.source or origin.note or "")), where)
-    if found:
-        blocks.append(Padding(rows, (0, 0, 0, 2)))
+        reasons.setdefault(origin.source or origin.note or "no word on it", []).append((path, origin))
+    for reason, members in reasons.items():
+        rows = table("", "", "", right=(), whole=("",))
+        rows.show_header = False
+        for path, origin in members:
+            rows.add_row(Text(one_line(path)), whole(written(design, path)), Text(place(origin), "dim"))
+        blocks += [Text(f"\n{one_line(reason)}"), Padding(rows, (0, 0, 0, 2))]
     emit(console(out, width), blocks, out)
 
 

@@ -12,8 +12,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_EQUATION = re.compile(r"^\s+\S.*(?<![<>=!:])=(?!=)", re.MULTILINE)
+_EQUATION = re.compile(r"^[ \t]+\S.*(?<![<>=!:])=(?!=)", re.MULTILINE)
 """An indented line with an equals sign: how a docstring here sets an equation apart from its text."""
+
+_EXPRESSION = re.compile(r"[\w)\]] [*/+^] [\w(-]|\b(?:max|min|sqrt|log|exp|ceil)\(|\bsum_")
+"""Arithmetic in the text itself: `max(bytes / bandwidth, flops / peak)`."""
+
+_HAS_DOCSTRING: int | None = getattr(inspect, "CO_HAS_DOCSTRING", None)
+"""Flag of code with a docstring; before Python 3.13 the first constant tells."""
 
 _NO_LAWS = tuple(
     f"archmodel.{name}"
@@ -29,9 +35,19 @@ class Law:
     text: str
 
     @property
-    def has_equation(self) -> bool:
+    def sets_equation(self) -> bool:
         """Whether the text sets an equation apart."""
         return _EQUATION.search(self.text) is not None
+
+    @property
+    def has_arithmetic(self) -> bool:
+        """Whether the text states one in passing, or apart."""
+        return self.sets_equation or _EXPRESSION.search(self.text) is not None
+
+
+def essential(laws: tuple[Law, ...]) -> tuple[Law, ...]:
+    """Those that set an equation apart; where none does, those with arithmetic in their text; else all."""
+    return tuple(law for law in laws if law.sets_equation) or tuple(law for law in laws if law.has_arithmetic) or laws
 
 
 def laws_of(compute: Callable[[], T], packages: tuple[str, ...] = ("archmodel",)) -> tuple[T, tuple[Law, ...]]:
@@ -62,6 +78,7 @@ def _note(frame: FrameType, packages: tuple[str, ...], found: dict[str, str]) ->
     if isinstance(about, str) and _EQUATION.search(about):
         found.setdefault(module, about)
     code = frame.f_code
-    text = code.co_consts[0] if code.co_consts else None
+    documented = _HAS_DOCSTRING is None or code.co_flags & _HAS_DOCSTRING
+    text = code.co_consts[0] if documented and code.co_consts else None
     if isinstance(text, str) and not code.co_name.startswith(("_", "<")):
         found.setdefault(f"{module}.{code.co_qualname}", text)

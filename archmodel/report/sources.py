@@ -6,8 +6,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from archmodel import catalogue
+from archmodel import catalogue, source
 from archmodel.report.words import one_line
+from archmodel.source.provenance import is_cited
 
 if TYPE_CHECKING:
     from archmodel.design import Design
@@ -37,8 +38,21 @@ def origin_of(design: Design, path: str) -> Provenance | None:
     return known.get(path) or known.get(f"{path}[0]")
 
 
-def place(origin: Provenance) -> str:
+def written(design: Design, path: str) -> str:
+    """A value as its file has it, in short."""
+    value = source.at(design.tree, path)
+    if is_cited(value):
+        value = value["value"]
+    if isinstance(value, list):
+        more = ", ..." if len(value) > 4 else ""
+        return one_line(", ".join(map(str, value[:4])) + more)
+    return one_line(str(value))
+
+
+def place(origin: Provenance | None) -> str:
     """`x.yaml:12`: file and line of a value; files of the catalogue as `designs/...`, wherever it is installed."""
+    if origin is None:
+        return ""
     file = origin.file or ""
     shelf = str(catalogue.directory())
     if os.path.isabs(file) and os.path.commonpath([shelf, file]) == shelf:

@@ -227,10 +227,12 @@ def op_table(estimate: Estimate) -> Table:
 
 
 def memory_table(needs: Iterable[MemoryNeed]) -> Table:
-    """A row per tier: what its worst rank needs of what it has, and for what."""
+    """A row per tier in use: what its worst rank needs of what it has, and for what."""
     numbers = ("need", "capacity", "filled")
     rows = table("memory", "need", "capacity", "filled", "worst rank", "for", right=numbers)
     for need in needs:
+        if need.worst == 0:
+            continue
         rank = need.worst_rank
         capacity = on_rank(need.capacity, rank)
         parts = {role.replace("_", " "): on_rank(amount, rank) for role, amount in need.parts.items()}

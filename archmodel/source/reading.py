@@ -102,9 +102,7 @@ def _events(text: str, file: str) -> Iterator[Event]:
         what = "holds a character that YAML does not allow"
         raise DesignError(Problem("", what, f"{escape(chr(error.character))}", *mark)) from None
     except Exception as error:  # a parser tripped by a hostile file must not take us down with it
-        raise DesignError(
-            Problem("", f"is not YAML that can be read ({type(error).__name__})", None, file)
-        ) from None
+        raise DesignError(Problem("", f"is not YAML that can be read ({type(error).__name__})", None, file)) from None
 
 
 def _one_line(text: str) -> str:
@@ -187,9 +185,7 @@ class _Builder:
         elif isinstance(event, DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                raise DesignError(
-                    self.problem("a second document starts here; a file holds one", self.mark(event))
-                )
+                raise DesignError(self.problem("a second document starts here; a file holds one", self.mark(event)))
 
     def scalar(self, event: ScalarEvent) -> None:
         mark = self.mark(event)

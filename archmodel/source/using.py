@@ -76,9 +76,7 @@ class _Reader:
     def top(self, path: str) -> Located:
         real = _real(path)
         if real is None or not self.allowed(real):
-            raise DesignError(
-                Problem("", "lies outside the root folder" if real else "is no path", None, path)
-            )
+            raise DesignError(Problem("", "lies outside the root folder" if real else "is no path", None, path))
         return self.load(real, path, 0).tree
 
     def load(self, real: str, name: str, depth: int) -> _File:

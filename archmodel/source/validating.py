@@ -274,9 +274,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
     elif get_origin(annotation) in (Union, types.UnionType):
         for member in get_args(annotation):
             yield from _alternatives(member)
-    elif hasattr(annotation, "__metadata__") and not any(
-        isinstance(mark, Chooses) for mark in _marks(annotation)
-    ):
+    elif hasattr(annotation, "__metadata__") and not any(isinstance(mark, Chooses) for mark in _marks(annotation)):
         yield from _alternatives(get_args(annotation)[0])
     else:
         yield annotation

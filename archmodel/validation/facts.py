@@ -61,9 +61,7 @@ class Series(Component):
     group: str = Field(description="what the figure is reported under")
     source: str = Field(description="where the figures were read")
     quantity: Quantity = Field(default="throughput", description="what was published")
-    set: dict[str, Any] = Field(
-        default_factory=dict, description="fields that differ from the design, by path"
-    )
+    set: dict[str, Any] = Field(default_factory=dict, description="fields that differ from the design, by path")
     value: str | None = Field(default=None, description="the figure, with its unit")
     vary: str | None = Field(default=None, description="path of the field that the points differ in")
     points: list[tuple[Any, str]] = Field(default_factory=list, description="[value of the field, figure]")
@@ -101,9 +99,7 @@ class Series(Component):
 class FactsFile(Component):
     """What `facts.yaml` holds."""
 
-    groups: dict[str, str] = Field(
-        description="group of the figures in the catalogue's designs, by file pattern"
-    )
+    groups: dict[str, str] = Field(description="group of the figures in the catalogue's designs, by file pattern")
     facts: dict[str, Series] = Field(description="figures of variants, by name")
 
 
@@ -134,9 +130,7 @@ def _of_designs(groups: Mapping[str, str]) -> tuple[PublishedFact, ...]:
         for quantity, fact in published.items():
             found.append(
                 PublishedFact(
-                    id=Path(entry.path).stem
-                    if len(published) == 1
-                    else f"{Path(entry.path).stem}.{quantity}",
+                    id=Path(entry.path).stem if len(published) == 1 else f"{Path(entry.path).stem}.{quantity}",
                     group=str(group),
                     design=entry.path,
                     quantity=quantity,  # type: ignore[arg-type]

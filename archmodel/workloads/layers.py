@@ -73,7 +73,7 @@ class Concatenate:
 
 @dataclass(frozen=True, slots=True)
 class LowRankCross:
-    """x_{l+1} = x_0 * (W (V x_l) + b) + x_l, V (rank, features), W (features, rank). DCN V2, arXiv 2008.13535, eq. 2."""
+    """x_{l+1} = x_0 * (W (V x_l) + b) + x_l, V (rank, features), W (features, rank); arXiv 2008.13535, eq. 2."""
 
     name: str
     base: str

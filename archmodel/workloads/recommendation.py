@@ -30,12 +30,8 @@ class Workload(Component):
     """Base of all model kinds: a batch, tables, and dense layers in forward order."""
 
     global_batch: Count = Field(le=10**9, description="samples of one iteration over all ranks")
-    mode: Literal["train", "inference"] = Field(
-        default="train", description="train: forward, backward and update"
-    )
-    tables: dict[str, TableGroup] = Field(
-        default_factory=dict, description="embedding tables, groups by name"
-    )
+    mode: Literal["train", "inference"] = Field(default="train", description="train: forward, backward and update")
+    tables: dict[str, TableGroup] = Field(default_factory=dict, description="embedding tables, groups by name")
 
     @model_validator(mode="after")
     def _not_too_many_tables(self) -> Workload:
@@ -72,9 +68,7 @@ class Recommendation(Workload):
 
     dense_features: Count = Field(description="dense input features per sample")
     bottom_mlp: list[Width] = Field(description="output width of each bottom layer")
-    top_mlp: list[Width] = Field(
-        min_length=1, description="output width of each top layer; the last is the logit"
-    )
+    top_mlp: list[Width] = Field(min_length=1, description="output width of each top layer; the last is the logit")
 
     @property
     def bottom_width(self) -> int:
@@ -108,9 +102,7 @@ class Dlrm(Recommendation):
     """DLRM: pairwise dots of all feature vectors (`dot`), or plain concatenation (`cat`)."""
 
     kind: Literal["dlrm"] = "dlrm"
-    interaction: Literal["dot", "cat"] = Field(
-        default="dot", description="dot: pairwise dots; cat: concatenation"
-    )
+    interaction: Literal["dot", "cat"] = Field(default="dot", description="dot: pairwise dots; cat: concatenation")
 
     @model_validator(mode="after")
     def _dims_agree(self) -> Dlrm:
@@ -128,9 +120,7 @@ class Dlrm(Recommendation):
         mix: Dot | Concatenate
         if self.interaction == "dot":
             features = len(self.table_arrays) + 1
-            mix = Dot(
-                "interaction", self.bottom_output, EMBEDDINGS, "interaction", features, self.bottom_width
-            )
+            mix = Dot("interaction", self.bottom_output, EMBEDDINGS, "interaction", features, self.bottom_width)
         else:
             mix = Concatenate(
                 "interaction",
@@ -164,8 +154,6 @@ class Dcnv2(Recommendation):
         crosses: list[Layer] = []
         tensor = "interaction"
         for i in range(self.cross_layers):
-            crosses.append(
-                LowRankCross(f"cross_{i}", "interaction", tensor, f"cross_{i}", width, self.cross_rank)
-            )
+            crosses.append(LowRankCross(f"cross_{i}", "interaction", tensor, f"cross_{i}", width, self.cross_rank))
             tensor = f"cross_{i}"
         return (*self._bottom(), cat, *crosses, *self._top(tensor, width))

@@ -53,9 +53,7 @@ class TableGroup(Component):
         """Number of tables in the group."""
         if self.count is not None:
             return self.count
-        lists = [
-            v for v in (self.num_embeddings, self.embedding_dim, self.pooling_factor) if isinstance(v, list)
-        ]
+        lists = [v for v in (self.num_embeddings, self.embedding_dim, self.pooling_factor) if isinstance(v, list)]
         return len(lists[0]) if lists else 1
 
     @property
@@ -89,9 +87,7 @@ class Tables:
         draws = self.pooling_factor * samples
         for i, distribution in enumerate(self.distributions):
             mine = self.distribution_of == i
-            unique[mine] = distribution.expected_unique(
-                self.num_embeddings[mine].astype(np.float64), draws[mine]
-            )
+            unique[mine] = distribution.expected_unique(self.num_embeddings[mine].astype(np.float64), draws[mine])
         return unique
 
     @classmethod

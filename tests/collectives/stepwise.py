@@ -37,9 +37,7 @@ def ring_reduce_scatter(wires: Wires, members: list[int], buffers: Buffers) -> N
     """Member i ends with block i of its buffer summed over members."""
     n = len(members)
     for s in range(n - 1):
-        messages = [
-            wires.move(members[i], members[(i + 1) % n], buffers[i][(i - s - 1) % n]) for i in range(n)
-        ]
+        messages = [wires.move(members[i], members[(i + 1) % n], buffers[i][(i - s - 1) % n]) for i in range(n)]
         for i in range(n):
             buffers[i][(i - s - 2) % n] += messages[(i - 1) % n]
 
@@ -148,9 +146,7 @@ def _hierarchical(wires: Wires, data: Buffers, nodes: int, local: int, tree: boo
 
 def _direct(wires: Wires, data: Buffers) -> None:
     ranks = len(data)
-    sums = [
-        sum(wires.move(r, b, data[r][b]) if r != b else data[r][b] for r in range(ranks)) for b in range(ranks)
-    ]
+    sums = [sum(wires.move(r, b, data[r][b]) if r != b else data[r][b] for r in range(ranks)) for b in range(ranks)]
     for r in range(ranks):
         for b in range(ranks):
             data[r][b] = wires.move(b, r, np.asarray(sums[b])) if r != b else np.asarray(sums[b])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from archmodel.collectives import CollectiveError, CollectiveResult, estimate
 from archmodel.collectives.kinds import SERVES
 from archmodel.network import Nic, RailClos, Switch, Topology, TopologyError, build_topology
+from tests.collectives.machines import component
 
 SIZES = [0.0, 1.0, 7.0, 1e3, 1e5, 3e6, 1e9]
 TABLE = {
@@ -206,8 +207,8 @@ def test_a_group_of_one_is_free() -> None:
 
 
 def test_bus_bandwidth_at_three_nodes_and_more_stays_below_the_interfaces() -> None:
-    """Stock NCCL believes that trees send the buffer twice, so large all-reduces ring; a library that counts right
-    goes twice as fast over two nodes (nccl-tests issues 169 and 196)."""
+    """NCCL takes trees to send the buffer twice, so large all-reduces ring; a library that counts right goes
+    almost twice as fast over two nodes (nccl-tests issues 169 and 196)."""
     for nodes in (2, 3, 4, 16):
         bus = float(price(topology(8, nodes, bandwidth=3e12), "all_reduce", "auto", 8e9).bus_bandwidth)
         assert bus <= 8 * 25e9
@@ -220,6 +221,25 @@ def test_in_network_reduction_beats_the_ring_only_when_large() -> None:
     r = price(topology(8, 1), "all_reduce", "auto", np.array([1e3, 1e9]))
     assert r.algorithm.tolist() == ["ring", "in_network"]  # type: ignore[union-attr]
     assert r.protocol.tolist() == ["ll", "in_network"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", SERVES)
+@pytest.mark.parametrize("node", ["nvswitch_a100", "nvswitch_h100"])
+@pytest.mark.parametrize("network", ["ib_hdr_200g", "efa_400g", "roce_200g"])
+@pytest.mark.parametrize(("local", "nodes"), [(3, 2), (2, 3), (3, 3), (8, 2), (8, 16)])
+def test_catalogue_fabrics_are_monotone(kind: str, node: str, network: str, local: int, nodes: int) -> None:
+    """Over six decades of size and of both bandwidths: more bytes never faster, more bandwidth never slower."""
+    scale = np.geomspace(0.05, 20, 31)[:, None]
+    t = build_topology(
+        component(f"fabrics/{node}.yaml").model_copy(update={"bandwidth": 300e9 * scale}),
+        ranks_per_node=local,
+        nodes=nodes,
+        nic=Nic.model_validate({"bandwidth": 25e9 * scale**0.7}),
+        scale_out=component(f"fabrics/{network}.yaml"),
+    )
+    time = np.asarray(price(t, kind, "auto", np.geomspace(1e3, 1e11, 200)).time)
+    assert (np.diff(time, axis=1) >= 0).all()
+    assert (np.diff(time, axis=0) <= 1e-12 * time[1:]).all()
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])

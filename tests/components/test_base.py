@@ -178,9 +178,7 @@ class Point:
 @pytest.fixture
 def plugins(monkeypatch):
     points = []
-    monkeypatch.setattr(
-        importlib.metadata, "entry_points", lambda group: points if group == base.ENTRY_POINTS else ()
-    )
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points if group == base.ENTRY_POINTS else ())
     base.load_plugins.cache_clear()
     yield points
     base.load_plugins.cache_clear()

@@ -93,7 +93,7 @@ def test_nodes_are_as_loaded_as_the_planners_rule_makes_them(plan, nodes, cost):
     """Cost of a node: hotness, and 67 / 4 for every table that it holds a part of."""
     placed = placement(plan, Layout(nodes, 8), 135_168)
     hotness = per_rank(placed, placed.tables.pooling_factor).reshape(nodes, 8)
-    assert hotness == pytest.approx(np.repeat(hotness[:, :1], 8, axis=1), rel=0.002)  # last blocks are shorter
+    assert hotness == pytest.approx(np.repeat(hotness[:, :1], 8, axis=1), rel=0.004)  # last blocks are shorter
     shards = np.bincount(placed.home[placed.of_scope("node")], minlength=nodes)
     assert (hotness.sum(1) + 67 / 4 * shards).max() == pytest.approx(cost, rel=1e-6)
     assert len(placed.of_scope("rank")) == len(placed.of_scope("world")) == 0

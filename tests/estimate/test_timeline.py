@@ -20,9 +20,7 @@ def compute(name: str, reads: tuple[str, ...] = (), writes: tuple[str, ...] = ()
     return Op(name, "forward", Elementwise("copy", ONE, ONE, ONE, "fp32"), ("compute",), reads, writes)
 
 
-def exchange(
-    name: str, reads: tuple[str, ...] = (), writes: tuple[str, ...] = (), phase: Phase = "forward"
-) -> Op:
+def exchange(name: str, reads: tuple[str, ...] = (), writes: tuple[str, ...] = (), phase: Phase = "forward") -> Op:
     work = AllToAll("world", OuterTraffic(np.ones(2), np.ones(2)), "fp32", NODE)
     return Op(name, phase, work, ("scale_up",), reads, writes)
 
@@ -34,9 +32,7 @@ def program(*ops: Op, layout: Layout = NODE, prefetched: tuple[str, ...] = ()) -
 
 
 def test_one_stream_adds_up() -> None:
-    timeline = run(
-        program(compute("a"), compute("b"), compute("c")), [np.array([x]) for x in (1.0, 2.0, 4.0)]
-    )
+    timeline = run(program(compute("a"), compute("b"), compute("c")), [np.array([x]) for x in (1.0, 2.0, 4.0)])
     assert timeline.period == pytest.approx(7.0)
     assert timeline.latency == pytest.approx(7.0)
 
@@ -111,9 +107,7 @@ def event_by_event(p: Program, times: list[np.ndarray], iterations: int) -> list
         for op, time in zip(p.ops, times, strict=True):
             ready = []
             for r in range(p.ranks):
-                needs = [free.get((s, r), 0.0) for s in op.streams] + [
-                    written.get((b, r), 0.0) for b in op.reads
-                ]
+                needs = [free.get((s, r), 0.0) for s in op.streams] + [written.get((b, r), 0.0) for b in op.reads]
                 needs += [max(written.get((b, r), 0.0), read.get((b, r), 0.0)) for b in op.writes]
                 ready.append(max(needs))
             if isinstance(op.work, AllToAll):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,7 +46,7 @@ def test_shortest_paths_agree_with_networkx(w: Array) -> None:
             assert hops[source, target] == length
             if source != target:
                 found = nx.all_shortest_paths(graph, source, target)
-                count = sum(np.prod([w[a, b] for a, b in zip(p, p[1:], strict=False)]) for p in found)
+                count = sum(np.prod([w[a, b] for a, b in pairwise(p)]) for p in found)
                 assert paths[source, target] == count
 
 

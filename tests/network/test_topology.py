@@ -28,9 +28,7 @@ def test_part_of_a_node() -> None:
     assert topology.scale_up.bandwidth == 300e9
 
 
-@pytest.mark.parametrize(
-    ("group", "extent"), [("world", (8, 3)), ("node", (8, 1)), ("rail", (1, 3))]
-)
+@pytest.mark.parametrize(("group", "extent"), [("world", (8, 3)), ("node", (8, 1)), ("rail", (1, 3))])
 def test_extent_of_groups(group: str, extent: tuple[int, int]) -> None:
     topology = build_topology(SWITCH, ranks_per_node=8, nodes=3, nic=NIC, scale_out=CLOS)
     assert topology.extent(group) == extent

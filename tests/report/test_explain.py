@@ -7,8 +7,8 @@ import pytest
 
 from archmodel import Estimate, estimate, load
 from archmodel.estimate.price import Machine, price
-from archmodel.report.explain import explain
-from archmodel.report.laws import laws_of
+from archmodel.report.explain import explain, reflowed
+from archmodel.report.laws import Law, essential, laws_of
 from archmodel.report.reading import Notes, Reading
 from archmodel.report.sources import origin_of
 
@@ -16,6 +16,11 @@ from archmodel.report.sources import origin_of
 @pytest.fixture(scope="module")
 def answer(two_node_design: Path) -> Estimate:
     return estimate(load(two_node_design))
+
+
+def test_a_docstring_is_set_anew_except_where_it_is_set_on_purpose() -> None:
+    text = "One\nsentence.\n\n    t = a\n      + b\n\n- a list\n- of two"
+    assert reflowed(text) == "One sentence.\n\n    t = a\n      + b\n\n- a list\n- of two"
 
 
 def one_of_each_kind(answer: Estimate) -> list[str]:
@@ -29,11 +34,11 @@ def test_parts_sum_to_the_time_of_every_op(answer: Estimate) -> None:
         assert told.seconds == op.slowest
 
 
-def test_every_kind_of_op_has_an_equation_and_inputs(answer: Estimate) -> None:
+def test_every_kind_of_op_has_laws_and_inputs(answer: Estimate) -> None:
     for name in one_of_each_kind(answer):
         told = explain(answer, name)
         assert told.inputs, name
-        assert any(law.has_equation for law in told.laws), name
+        assert told.laws, name
 
 
 def test_inputs_are_fields_of_the_design_with_an_origin_where_a_file_gives_them(answer: Estimate) -> None:
@@ -82,5 +87,13 @@ def test_laws_are_the_documented_functions_that_run() -> None:
     seconds, laws = laws_of(lambda: transfer(1e9, 1e9, 0.0))
     assert seconds == 1.0
     assert [law.name for law in laws] == ["archmodel.collectives.pricing", "archmodel.collectives.pricing.transfer"]
-    assert laws[0].has_equation
-    assert not laws[1].has_equation
+    assert essential(laws) == laws[:1]
+
+
+def test_equations_come_before_arithmetic_in_the_text_and_that_before_plain_words() -> None:
+    words = Law("f", "Bytes of one rank.\n\nMore about it, where rank = 0.")
+    passing = Law("g", "max(bytes / bandwidth, flops / peak): the roofline.")
+    apart = Law("h", "Seconds.\n\n    t = a + b")
+    assert essential((words, passing, apart)) == (apart,)
+    assert essential((words, passing)) == (passing,)
+    assert essential((words,)) == (words,)

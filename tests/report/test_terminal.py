@@ -35,8 +35,8 @@ def test_every_op_and_phase_is_there_at_any_width(answer: Estimate, width: int) 
 
 
 def test_a_percentage_keeps_its_sign_on_its_line(answer: Estimate) -> None:
-    for width in range(100, 160, 7):
-        assert not [line for line in printed(answer, width).splitlines() if line.strip().startswith("%")]
+    for width, ops in [*((width, False) for width in range(90, 160, 7)), (130, True), (200, True)]:
+        assert not [line for line in printed(answer, width, ops=ops).splitlines() if line.strip().startswith("%")]
 
 
 def test_flow_fills_lines_and_keeps_items_whole() -> None:

@@ -99,9 +99,7 @@ def survives(folder, content):
         assert all(problem.file and problem.message for problem in refused.problems)
 
 
-fuzzing = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+fuzzing = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @fuzzing

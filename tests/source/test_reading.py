@@ -23,9 +23,7 @@ def load(tmp_path):
 def problems_of(load, content):
     with pytest.raises(DesignError) as caught:
         load(content)
-    return [
-        (problem.line, problem.column, problem.field, problem.message) for problem in caught.value.problems
-    ]
+    return [(problem.line, problem.column, problem.field, problem.message) for problem in caught.value.problems]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +74,7 @@ values = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | texts,
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(texts.filter(lambda key: key != "<<"), inner, max_size=4)
+        st.lists(inner, max_size=4) | st.dictionaries(texts.filter(lambda key: key != "<<"), inner, max_size=4)
     ),
     max_leaves=20,
 )

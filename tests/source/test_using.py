@@ -26,9 +26,7 @@ def problems_of(path, **options):
 def test_keys_beside_use_override_and_mappings_merge(write):
     write("systems/s.yaml", "name: S\nnic: {bandwidth: 25 GB/s, latency: 1 us}\nlist: [1, 2]\n")
     tree = read(
-        write(
-            "x.yaml", "system:\n  use: systems/s.yaml\n  nic: {bandwidth: 50 GB/s}\n  list: [3]\n  nodes: 2\n"
-        )
+        write("x.yaml", "system:\n  use: systems/s.yaml\n  nic: {bandwidth: 50 GB/s}\n  list: [3]\n  nodes: 2\n")
     )
     system = {"name": "S", "nic": {"bandwidth": "50 GB/s", "latency": "1 us"}, "list": [3], "nodes": 2}
     assert tree == {"system": system}
@@ -63,8 +61,7 @@ def test_what_would_inherit_strange_keys_replaces_instead(write):
     write("h100.yaml", "hbm: 96 GB\n")
     write(
         "s.yaml",
-        "gpu: {use: a100.yaml}\nnet: {kind: clos, spines: 2}\n"
-        "old: {kind: a, x: 1}\nbw: {value: 1, source: paper}\n",
+        "gpu: {use: a100.yaml}\nnet: {kind: clos, spines: 2}\nold: {kind: a, x: 1}\nbw: {value: 1, source: paper}\n",
     )
     tree = read(
         write(
@@ -106,9 +103,7 @@ def test_use_must_be_a_path(write, value):
 @pytest.mark.parametrize("value", ['"a\\0b"', "x" * 5000, "/dev/null/x", "."])
 def test_odd_paths_are_problems(write, value):
     (problem,) = problems_of(write("x.yaml", f"use: {value}\n"))
-    assert (
-        "is no file" in problem.message or "cannot be read" in problem.message or "regular" in problem.message
-    )
+    assert "is no file" in problem.message or "cannot be read" in problem.message or "regular" in problem.message
 
 
 def test_cycles_are_told_with_their_route(write):
@@ -140,9 +135,9 @@ def test_depth_counts_through_files(write):
     for number in range(20):
         write(f"f{number}.yaml", f"a: {{b: {{c: {{use: f{number + 1}.yaml}}}}}}\n")
     write("f20.yaml", "z: 1\n")
-    assert [
-        "more than 32 deep" in problem.message for problem in problems_of(write("x.yaml", "use: f0.yaml\n"))
-    ] == [True]
+    assert ["more than 32 deep" in problem.message for problem in problems_of(write("x.yaml", "use: f0.yaml\n"))] == [
+        True
+    ]
 
 
 def test_one_budget_of_bytes_for_all_files(write):
@@ -220,6 +215,4 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path):
 
 
 def test_a_path_with_a_null_character_is_a_problem():
-    assert (
-        "is no path" in problems_of("a\0b")[0].message or "cannot be read" in problems_of("a\0b")[0].message
-    )
+    assert "is no path" in problems_of("a\0b")[0].message or "cannot be read" in problems_of("a\0b")[0].message

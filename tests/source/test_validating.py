@@ -70,9 +70,7 @@ def problems(data, **options):
 
 
 def test_a_good_tree_becomes_a_model():
-    design = validate(
-        Design, located({**GOOD, "tables": [{"num_embeddings": {"value": 8, "source": "a paper"}}]})
-    )
+    design = validate(Design, located({**GOOD, "tables": [{"num_embeddings": {"value": 8, "source": "a paper"}}]}))
     assert design.gpu == Gpu(bandwidth=1e12)
     assert design.tables == [Table(num_embeddings=8)]
 
@@ -102,8 +100,7 @@ def test_every_problem_is_told_with_its_place(tmp_path):
         'x.yaml:6:7  devices.b.kind  "cpo"  is no kind of test device (known: cpu, gpu); did you mean cpu?',
         "x.yaml:8:6  tables[0].num_embeddings  1000000.0  is not a whole number; write 1000000",
         "x.yaml:8:27  tables[0].embeding_dim  unknown field; did you mean embedding_dim?",
-        'x.yaml:9:25  tables[1].sharding  "tablewise"  '
-        "is none of table_wise, row_wise; did you mean table_wise?",
+        'x.yaml:9:25  tables[1].sharding  "tablewise"  is none of table_wise, row_wise; did you mean table_wise?',
         "x.yaml:10:1  tabels  unknown field; did you mean tables?",
     ]
 
@@ -157,9 +154,7 @@ def test_messages(data, field, message):
 
 def test_a_union_tells_about_the_branch_that_got_furthest():
     assert list(problems({"cache": {"size": "4 GB", "polcy": "lru"}})) == ["cache.polcy"]
-    assert (
-        "did you mean policy?" in problems({"cache": {"size": "4 GB", "polcy": "lru"}})["cache.polcy"].message
-    )
+    assert "did you mean policy?" in problems({"cache": {"size": "4 GB", "polcy": "lru"}})["cache.polcy"].message
     found = problems({"cache": "4 GHz"})
     assert list(found) == ["cache"]
     assert "is none of none" in found["cache"].message

@@ -1,0 +1,1 @@
+"""Fits of constants to measurements: fabrics, GPUs."""

@@ -1,0 +1,100 @@
+"""The fit finds the constants of a fabric from its own times, and reads tables with care."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from archmodel.calibrate import network
+from archmodel.calibrate.network import CalibrationError, Measurements, in_node, in_nodes, predict
+from archmodel.network import Nic, Switch
+
+BANDWIDTH = 400e9
+TRUE = {
+    "efficiency": 0.75,
+    "latency": 1.2e-6,
+    "direct_latency": 0.3e-6,
+    "copy": 2.0,
+    "fill": 12e-6,
+    "ll_narrow.base": 7e-6,
+    "ll_narrow.direct_base": 8e-6,
+    "ll_narrow.fraction": 0.03,
+    "ll.base": 10e-6,
+    "ll.fraction": 0.4,
+    "simple.base": 18e-6,
+    "simple.direct_base": 13e-6,
+}
+
+
+def table(kinds: tuple[str, ...], ranks: tuple[int, ...], sizes: np.ndarray) -> Measurements:  # type: ignore[type-arg]
+    rows = [(k, n, s) for k in kinds for n in ranks for s in sizes]
+    names, counts, lengths = zip(*rows, strict=True)
+    return Measurements(names, np.array(counts), np.array(lengths), np.ones(len(rows)))
+
+
+def timed(measured: Measurements, machine: network.Machine) -> Measurements:
+    return Measurements(measured.kind, measured.ranks, measured.size, predict(machine, measured))
+
+
+def test_the_fit_recovers_a_fabric_from_its_own_times() -> None:
+    limit = network.LIMITS[1]
+    true = network.switch(TRUE, BANDWIDTH, limit)
+    measured = timed(table(("all_reduce", "all_to_all"), (2, 8), 512 * 4.0 ** np.arange(11)), in_node(true))
+    fit = network.fit_switch(measured, BANDWIDTH, without=("in_network",), limits=(limit,))
+    assert fit.mean_absolute_error < 0.02
+    between = timed(table(("all_gather",), (4,), 1024 * 4.0 ** np.arange(10)), in_node(true))
+    found = network.switch(fit.constants, BANDWIDTH, limit)
+    assert np.abs(predict(in_node(found), between) / between.time - 1).mean() < 0.05
+
+
+def test_a_network_is_fitted_with_a_known_node() -> None:
+    node = Switch.model_validate({"bandwidth": BANDWIDTH, "latency": 1e-6})
+    nic = Nic.model_validate({"bandwidth": 12.5e9})
+    constants = {**network.RAIL_START, "efficiency": 0.7}
+    true = network.rail_clos(constants, 20e-6)
+    sizes = 64 * 8.0 ** np.arange(9)
+    measured = timed(table(("all_reduce",), (16,), sizes), in_nodes(node, true, nic, 8))
+    fit = network.fit_rail_clos(measured, node, nic, gpus=8, latency=20e-6)
+    assert fit.mean_absolute_error < 0.02
+
+
+def test_constants_are_spelled_with_units() -> None:
+    fit = network.Fit(TRUE, None, np.zeros(1))
+    spelled = network.summary(fit)
+    assert spelled["latency"] == "1.200 us"
+    assert spelled["ll.fraction"] == "40.00 %"
+    assert spelled["copy"] == "2.000"
+
+
+def test_reading_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.csv"
+    path.write_text(
+        "system,op,num_gpus,size_bytes,time_us\n"
+        "other,all_reduce,2,512,9\n"
+        "mine,alltoall,4,1024,12.5\n"
+        "mine,all_gather,4,4096,10\n"
+    )
+    measured = network.read(path, "mine")
+    assert measured.kind == ("all_to_all", "all_gather")
+    np.testing.assert_allclose(measured.time, [12.5e-6, 10e-6])
+    np.testing.assert_allclose(measured.input_bytes(), [1024, 1024])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [("mine,all_rdeuce,2,512,9", ":2 "), ("mine,all_reduce,two,512,9", ":2 "), ("other,all_reduce,2,512,9", "no rows")],
+)
+def test_a_table_that_cannot_be_used(tmp_path: Path, row: str, message: str) -> None:
+    path = tmp_path / "nccl.csv"
+    path.write_text(f"system,op,num_gpus,size_bytes,time_us\n{row}\n")
+    with pytest.raises(CalibrationError, match=message):
+        network.read(path, "mine")
+
+
+def test_a_table_without_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.csv"
+    path.write_text("system,op,num_gpus,size_bytes\nmine,all_reduce,2,512\n")
+    with pytest.raises(CalibrationError, match=":2 "):
+        network.read(path, "mine")
