@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format wheel clean
+.PHONY: help setup demo test lint format docs wheel clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,6 +42,9 @@ lint: $(STAMP) ## style, types, floors, spelling
 format: $(STAMP) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## renew the output that README.md and docs/ show
+	@$(BIN)/python docs/renew.py
 
 wheel: $(STAMP) ## build dist/*.whl with the catalogue of designs inside
 	@$(BIN)/python -m pip wheel --quiet --no-deps -w dist .

@@ -168,11 +168,12 @@ def evaluate(
 def overflows(answer: Estimate) -> list[str]:
     """One sentence for every tier that holds too much: by how much, where, and what takes it."""
     from archmodel.report.ranks import on_rank
+    from archmodel.report.terminal import makeup
     from archmodel.report.words import data
 
     return [
         f"does not fit: {tier} of rank {need.worst_rank} needs {data(need.worst)} of "
-        f"{data(on_rank(need.capacity, need.worst_rank))} ({need.overflow})"
+        f"{data(on_rank(need.capacity, need.worst_rank))} ({', '.join(makeup(need))})"
         for tier, need in answer.memory.items()
         if not need.fits
     ]

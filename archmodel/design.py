@@ -163,7 +163,7 @@ def _same_program(old: Design, new: Design) -> bool:
 def capacities(system: System) -> dict[str, float]:
     """Bytes of each tier that one rank can use; the least over design points."""
     node = system.node
-    result = {"hbm": float(np.min(np.asarray(node.device.hbm.capacity) - node.reserved_memory))}
+    result = {"hbm": float(np.min(np.asarray(node.device.memory.capacity) - node.reserved_memory))}
     if node.host is not None:
         result["ddr"] = float(np.min(node.host.ddr.capacity)) / node.gpus
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,3 +115,26 @@ def test_every_command_has_a_section_in_the_manual() -> None:
 
     manual = (HOUSE / "docs" / "command-line.md").read_text(encoding="utf-8")
     assert [name for name in commands.commands if f"## `archmodel {name}" not in manual] == []
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_of_the_manual_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(HOUSE)
+    for block in python_blocks(page):
+        exec(compile(block, str(page), "exec"), {})
+
+
+def test_the_manual_shows_what_the_program_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make docs` renews it."""
+    monkeypatch.chdir(HOUSE)
+    spec = importlib.util.spec_from_file_location("renew", HOUSE / "docs" / "renew.py")
+    assert spec is not None
+    assert spec.loader is not None
+    renew = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(renew)
+    stale = [page.name for page, text in renew.pages().items() if page.read_text(encoding="utf-8") != text]
+    assert not stale

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 from pydantic import Field
@@ -11,29 +13,41 @@ from archmodel.components.base import Component, Family
 from archmodel.components.breakdown import Breakdown
 from archmodel.errors import ArchmodelError
 from archmodel.memory.tier import MemoryTier
-from archmodel.quantities import Num, PositiveFlopRate, Usd, Watts
+from archmodel.quantities import Dtype, Num, Usd, Watts
 
 
 class Device(Component):
-    """A GPU, CPU or other accelerator with its own memory. All times broadcast over sizes and over fields."""
+    """A GPU, CPU or other accelerator with its own memory: the contract of every kind.
 
-    peaks: dict[str, PositiveFlopRate] = Field(
-        default_factory=dict, description="peak rate per precision, dense (no sparsity)"
-    )
-    hbm: MemoryTier = Field(description="the device's own memory")
+    All times are `Breakdown`s in seconds and broadcast over sizes and over fields (scalars, or arrays over design
+    points with a trailing axis of 1). No time is below its bound (bytes over peak bandwidth, operations over peak
+    rate), none falls when work grows or rises when a rate does, and no work takes at most the launch:
+    `tests/components/test_invariants.py` holds every registered kind to that.
+    """
+
     idle_power: Watts | None = Field(default=None, description="drawn when nothing runs")
     busy_power: Watts | None = Field(default=None, description="drawn when kernels run")
     price: Usd | None = Field(default=None, description="of one device")
 
+    @property
+    @abstractmethod
+    def memory(self) -> MemoryTier:
+        """The device's own memory, which plans call `hbm` whatever it is made of. Raises ArchmodelError if unstated."""
+
+    @abstractmethod
+    def rates(self) -> Mapping[Dtype, Num]:
+        """Peak FLOP/s of matrix products by element type, dense (no sparsity)."""
+
     def peak(self, dtype: str) -> Num:
         """FLOP/s in a precision. Raises ArchmodelError naming the precisions that there are."""
-        if dtype not in self.peaks:
-            raise ArchmodelError(f"{self.name or 'the device'} has no {dtype}; it has {', '.join(self.peaks)}")
-        return self.peaks[dtype]
+        rates = self.rates()
+        if dtype not in rates:
+            raise ArchmodelError(f"{self.name or 'the device'} has no {dtype}; it has {', '.join(rates) or 'none'}")
+        return rates[cast("Dtype", dtype)]
 
     @abstractmethod
     def launch_overhead(self, graph: bool) -> Num:
-        """Seconds between one kernel's end and the next one's start."""
+        """Seconds that one kernel adds beside its work; `graph`: within a captured graph."""
 
     @abstractmethod
     def gemm(self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:

@@ -1,7 +1,7 @@
-"""Laws of the bandwidth-bound kernels of a GPU: streams, pooled lookups, exact updates.
+"""Laws of bandwidth-bound kernels: streams, pooled lookups, exact updates.
 
-Pure functions of bytes and rates that broadcast. Efficiencies are the achieved share of peak bandwidth: constants of a
-device, with their source in its file.
+Pure functions of bytes and rates that broadcast. Achieved rates are peak rates times the shares that a device's file
+states with their source, so no law is faster than bytes over peak bandwidth.
 """
 
 from __future__ import annotations
@@ -11,28 +11,83 @@ import numpy as np
 from archmodel.components.breakdown import Breakdown, overlapped
 from archmodel.quantities import Num
 
+LOOKUP_CHAIN = 3
+"""Loads of a pooled lookup that wait for each other: bag offset, index, row."""
 
-def streaming(bytes_: Num, flops: Num, bandwidth: Num, peak: Num) -> Breakdown:
-    """max(bytes / bandwidth, flops / peak): the roofline (Williams et al., CACM 52(4), 2009)."""
-    return overlapped({"memory": np.asarray(bytes_ / bandwidth), "compute": np.asarray(flops / peak)})
+
+def waiting(bytes_: Num, latency: Num) -> Num:
+    """Seconds until the first byte arrives; none when none is asked for.
+
+        t = latency + bytes / bandwidth
+
+    is Hockney's law (Parallel Computing 17, 1991): with latency x bandwidth bytes in flight (Little's law) a memory
+    reaches half its rate, so a kernel that moves less cannot use it all.
+    """
+    return np.where(np.asarray(bytes_) > 0, latency, 0.0)
+
+
+def streaming(bytes_: Num, flops: Num, *, bandwidth: Num, peak: Num, latency: Num = 0.0) -> Breakdown:
+    """The roofline (Williams, Waterman, Patterson, CACM 52(4), 2009) behind one latency:
+
+        t = latency + max(bytes / bandwidth, flops / peak)
+
+    `bytes_`: read plus written. `bandwidth`, `peak`: achieved rates.
+    """
+    return overlapped(
+        {"memory": np.asarray(bytes_ / bandwidth), "compute": np.asarray(flops / peak)},
+        {"latency": waiting(bytes_, latency)},
+    )
+
+
+def matrix_product(m: Num, n: Num, k: Num, batch: Num, itemsize: int) -> tuple[Num, Num]:
+    """(operations, bytes) of C[m, n] = A[m, k] B[k, n] done `batch` times, each operand moved once; none when empty:
+
+        operations = 2 m n k batch
+        bytes = (m k + k n + m n) itemsize batch
+
+    A multiply-add counts as two operations.
+    """
+    flops = 2.0 * m * n * k * batch
+    return flops, np.where(np.asarray(flops) > 0, (m * k + k * n + m * n) * float(itemsize) * batch, 0.0)
 
 
 def from_memory(demanded: Num, unique: Num, cache: Num) -> Num:
-    """Bytes of `demanded` that miss a cache of `cache` bytes when `unique` of them are distinct.
+    """Bytes of `demanded` that miss a cache of `cache` bytes when `unique` of them are distinct:
 
-    Every distinct byte is read once; a repeated one hits with the probability that it is still there, taken as
-    the share of the distinct bytes that the cache holds. Between `unique` (everything fits) and `demanded` (nothing does).
+        misses = unique + (demanded - unique) (1 - min(1, cache / unique))
+
+    Every distinct byte is read once; a repeated one hits with the probability that it is still there, taken as the
+    share of the distinct bytes that the cache holds (a cache under independent references that favour no row; skewed
+    ones hit more often, so this errs to the slow side). Between `unique` (all fits) and `demanded` (nothing does).
     """
-    held = np.minimum(1.0, cache / np.maximum(unique, 1.0))
-    return unique + np.maximum(demanded - unique, 0.0) * (1.0 - held)
+    distinct = np.minimum(unique, demanded)
+    held = np.minimum(1.0, cache / np.maximum(distinct, 1.0))
+    return distinct + (demanded - distinct) * (1.0 - held)
 
 
 def pooled_lookup(
-    demanded: Num, unique: Num, streamed: Num, *, cache: Num, gather_bandwidth: Num, stream_bandwidth: Num
+    demanded: Num,
+    unique: Num,
+    streamed: Num,
+    *,
+    cache: Num,
+    gather_bandwidth: Num,
+    stream_bandwidth: Num,
+    cache_bandwidth: Num = np.inf,
+    latency: Num = 0.0,
 ) -> Breakdown:
-    """Rows that miss the cache at the gather rate, indices and outputs at the stream rate."""
-    misses = from_memory(demanded, unique, cache)
-    return Breakdown({"memory": misses / gather_bandwidth + streamed / stream_bandwidth})
+    """Rows that miss the cache at the gather rate, indices and outputs at the stream rate; all of it through the cache:
+
+        t = 3 latency + max(misses / gather rate + streamed / stream rate, (demanded + streamed) / cache rate)
+
+    `demanded`, `unique`: bytes of rows at sector granularity, all and distinct; three loads depend on each other.
+    """
+    memory = from_memory(demanded, unique, cache) / gather_bandwidth + streamed / stream_bandwidth
+    through_cache = (demanded + streamed) / cache_bandwidth
+    return overlapped(
+        {"memory": np.asarray(memory), "l2": np.asarray(through_cache)},
+        {"latency": waiting(demanded + streamed, LOOKUP_CHAIN * latency)},
+    )
 
 
 def exact_update(
@@ -44,12 +99,31 @@ def exact_update(
     *,
     cache: Num,
     sort_bytes_per_index: Num,
+    sort_bandwidth: Num,
     gather_bandwidth: Num,
     update_bandwidth: Num,
     stream_bandwidth: Num,
+    cache_bandwidth: Num = np.inf,
+    latency: Num = 0.0,
 ) -> Breakdown:
-    """Sort the indices (radix passes over key-value pairs), gather gradient rows (those seen again may hit the cache),
-    read and write the distinct rows and their optimizer state."""
-    sort = indices * sort_bytes_per_index / stream_bandwidth
-    gathered = from_memory(gradient, np.minimum(gradient_unique, gradient), cache) / gather_bandwidth
-    return Breakdown({"sort": sort, "memory": gathered + rows / update_bandwidth + streamed / stream_bandwidth})
+    """Sort the indices, sum the gradients of equal ones, read and write each distinct row and its optimizer state:
+
+        t = latency + indices x sort bytes / sort rate
+          + max(gradient misses / gather rate + rows / update rate + streamed / stream rate,
+                (gradient + rows + streamed) / cache rate)
+
+    `rows`: bytes read plus written; `gradient`: one pooled gradient row per index, of which `gradient_unique` distinct.
+
+    A least-significant-digit radix sort with one read and one write per digit (Adinets and Merrill, "Onesweep",
+    arXiv 2206.01784, which CUB's DeviceRadixSort implements) of K-byte keys and V-byte values in p passes moves
+    K + 2 p (K + V) bytes per pair: the histogram reads every key once. For 8-byte linear row ids and 4-byte positions
+    in 4 passes of 8 bits that is 104 B.
+    """
+    sort = indices * sort_bytes_per_index / sort_bandwidth
+    gathered = from_memory(gradient, gradient_unique, cache) / gather_bandwidth
+    memory = gathered + rows / update_bandwidth + streamed / stream_bandwidth
+    through_cache = (gradient + rows + streamed) / cache_bandwidth
+    return overlapped(
+        {"memory": np.asarray(memory), "l2": np.asarray(through_cache)},
+        {"latency": waiting(indices + gradient + rows + streamed, latency), "sort": sort},
+    )

@@ -47,7 +47,7 @@ def evaluate(design: Design, system: System) -> Estimate:
 
 def _capacity(system: System) -> dict[Tier, Num]:
     """Bytes of each tier of one rank."""
-    capacity: dict[Tier, Num] = {"hbm": system.gpu.hbm.capacity}
+    capacity: dict[Tier, Num] = {"hbm": system.gpu.memory.capacity}
     if system.node.host is not None:
         capacity["ddr"] = np.asarray(system.node.host.ddr.capacity) / system.node.gpus
     return capacity

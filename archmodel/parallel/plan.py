@@ -30,6 +30,8 @@ Sharding = Literal[
 ]
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam"]
 TierName = Literal["hbm", "ddr"]
+FloatDtype = Literal["fp64", "fp32", "bf16", "fp16", "fp8"]
+IndexDtype = Literal["int32", "int64"]
 _CONDITION = re.compile(r"\s*(<=|>=|==|<|>)?\s*([0-9_,.]+(?:[eE][0-9]+)?)\s*([kMG]?)\s*$")
 _OPERATORS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal}
 
@@ -114,18 +116,20 @@ class TablesPlan(Component):
 class Wires(Component):
     """Precision of what travels between ranks."""
 
-    lookup_forward: Dtype = Field(default="fp32", description="pooled embeddings")
-    lookup_backward: Dtype = Field(default="fp32", description="gradients of pooled embeddings")
-    dense_gradient: Dtype = Field(default="fp32", description="gradients of dense parameters")
-    index: Dtype = Field(default="int64", description="row ids")
-    length: Dtype = Field(default="int32", description="indices per bag")
+    lookup_forward: FloatDtype = Field(default="fp32", description="pooled embeddings")
+    lookup_backward: FloatDtype = Field(default="fp32", description="gradients of pooled embeddings")
+    dense_gradient: FloatDtype = Field(default="fp32", description="gradients of dense parameters")
+    index: IndexDtype = Field(default="int64", description="row ids")
+    length: IndexDtype = Field(default="int32", description="indices per bag")
 
 
 class Precision(Component):
     """Precision of the dense layers."""
 
-    compute: Dtype = Field(default="fp32", description="activations and GEMMs (tf32 stores 4 bytes)")
-    parameters: Dtype = Field(default="fp32", description="master copy of dense parameters and optimizer state")
+    compute: FloatDtype | Literal["tf32"] = Field(
+        default="fp32", description="activations and GEMMs (tf32 stores 4 bytes)"
+    )
+    parameters: FloatDtype = Field(default="fp32", description="master copy of dense parameters and optimizer state")
 
 
 class Plan(Component):

@@ -56,6 +56,9 @@ class _Entries:
 def resolve(plan: Plan, tables: Tables, layout: Layout, global_batch: int, capacity: dict[str, float]) -> Placement:
     """Shards of every table. `capacity`: bytes of each tier per rank. Raises PlanError with every problem found."""
     problems: list[tuple[str, str]] = []
+    if plan.wires.index == "int32" and len(tables) and tables.num_embeddings.max() > 2**31:
+        longest = tables.names[int(tables.num_embeddings.argmax())]
+        problems.append(("plan.wires.index", f"int32 cannot name every row of table {longest}; int64 can"))
     entries = _entries(plan, tables, problems)
     sharding = entries.column("sharding").astype(str)
     dtype = entries.column("dtype").astype(str)

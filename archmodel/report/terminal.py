@@ -41,6 +41,9 @@ WIDE = 120
 LEVERS = 6
 """How many resources the line of elasticities names."""
 
+LEAST_LEVER = 0.005
+"""Elasticity below which a resource is not named: it would be shown as nothing."""
+
 
 def console(file: TextIO | None = None, width: int | None = None) -> Console:
     """A console that prints text as it is: no markup, no emoji codes, no guessing at colours."""
@@ -235,17 +238,22 @@ def memory_table(needs: Iterable[MemoryNeed]) -> Table:
             continue
         rank = need.worst_rank
         capacity = on_rank(need.capacity, rank)
-        parts = {role.replace("_", " "): on_rank(amount, rank) for role, amount in need.parts.items()}
-        largest = sorted(parts.items(), key=lambda item: -item[1])
         rows.add_row(
             need.tier.upper(),
             whole(data(need.worst)),
             whole(data(capacity)),
             Text(whole(percent(need.worst / capacity)) if capacity else "-", "" if need.fits else "bold red"),
             str(rank),
-            ", ".join(whole(f"{role} {data(amount)}") for role, amount in largest if amount > 0),
+            ", ".join(whole(part) for part in makeup(need)),
         )
     return rows
+
+
+def makeup(need: MemoryNeed) -> list[str]:
+    """What the worst rank holds, the largest first: `parameter 31.2 GB`."""
+    held = {role: on_rank(amount, need.worst_rank) for role, amount in need.parts.items()}
+    largest = sorted(held.items(), key=lambda item: -item[1])
+    return [f"{role.replace('_', ' ')} {data(amount)}" for role, amount in largest if amount > 0]
 
 
 # --- what to do about it --------------------------------------------------------------------------------------
@@ -256,6 +264,7 @@ def closing(estimate: Estimate, path: str, width: int) -> list[Text]:
     levers = [
         f"{one_line(name.removeprefix('system.'))} {signed(slope / 100, 2)}"
         for name, slope in list(estimate.elasticities.items())[:LEVERS]
+        if abs(slope) >= LEAST_LEVER
     ]
     lines = []
     if levers:

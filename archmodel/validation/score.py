@@ -68,10 +68,10 @@ def predict(fact: PublishedFact) -> Row:
     """One figure and its prediction. Raises ArchmodelError when its design cannot be estimated."""
     answer = estimate(fact.load())
     predicted = float(getattr(answer, fact.quantity))
-    misfit = [f"needs {need.worst / 1e9:.1f} GB of {tier}" for tier, need in answer.memory.items() if not need.fits]
+    overflowing = [tier for tier, need in answer.memory.items() if not need.fits]
     notes = [fact.note] if fact.note else []
-    if misfit:
-        notes.append(f"does not fit: {', '.join(misfit)}")
+    if overflowing:
+        notes.append(f"does not fit its {' and '.join(overflowing)}")
     return Row(
         id=fact.id,
         group=fact.group,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Literal
@@ -38,6 +39,14 @@ class Workload(Component):
         total = sum(group.size for group in self.tables.values())
         if total > MAX_TABLES:
             raise ValueError(f"{total:,} tables; at most {MAX_TABLES:,} can be evaluated")
+        return self
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Workload:
+        names = self.table_arrays.names
+        if len(set(names)) < len(names):
+            twice = next(name for name, count in Counter(names).items() if count > 1)
+            raise ValueError(f"two tables are called {twice}: a group of several names its tables by number")
         return self
 
     @cached_property

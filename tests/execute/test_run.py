@@ -230,6 +230,8 @@ def test_the_facade_runs_a_design() -> None:
         program = lower(workload, plan, placement)
 
     assert execute(Design(), steps=2).losses.shape == (2,)  # type: ignore[arg-type]
+    with pytest.raises(ExecutionError, match=r"most_bytes allows 1e-06 GB; archmodel\.check runs a shrunk one"):
+        execute(Design(), most_bytes=1e3)  # type: ignore[arg-type]
 
 
 def changed(program: Program, name: str, op: Op) -> Program:

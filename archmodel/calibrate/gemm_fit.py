@@ -1,0 +1,95 @@
+"""Fits the ten constants of the GEMM law (`archmodel.components.gemm`) of one GPU to measured products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from archmodel.components import gemm
+from archmodel.components.gemm import Chip, Constants, Product
+from archmodel.quantities import Array
+
+START = Constants(
+    peak_fraction=0.9,
+    read_fraction=0.9,
+    write_fraction=0.7,
+    load_width=50.0,
+    start_cycles=2000.0,
+    fill_cycles=800.0,
+    wave_cycles=2500.0,
+    split_cycles=3000.0,
+    tail=0.5,
+    exposed=0.3,
+)
+"""Where the search begins: between a library on A100 and one on H100."""
+
+SHARES = ("peak_fraction", "read_fraction", "write_fraction", "tail", "exposed")
+"""Constants that cannot exceed 1."""
+LEAST = 1e-3
+"""Smallest value of any constant; a fit that ends there says that its cost is not seen in the measurements."""
+SCALE = 0.03
+"""Relative error beyond which a row pulls less than its square: near the mean absolute error, little for outliers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Measured products of one precision: shapes (rows,), `seconds` (rows,) of the kernel, launch included."""
+
+    m: Array
+    n: Array
+    k: Array
+    batch: Array
+    itemsize: int
+    seconds: Array
+
+    @property
+    def product(self) -> Product:
+        return Product(self.m, self.n, self.k, self.batch, self.itemsize)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Products:
+        """The rows that `keep` marks."""
+        rows = (x[keep] for x in (self.m, self.n, self.k, self.batch))
+        return Products(*rows, itemsize=self.itemsize, seconds=self.seconds[keep])
+
+
+def predict(products: Products, chip: Chip, constants: Constants, launch: float) -> Array:
+    """Seconds (rows,), as the measured tables mean them: repeated in a graph, activations warm (`gemm.memory_time`)."""
+    return np.asarray(launch + gemm.gemm_time(products.product, chip, constants, warm=True))
+
+
+def errors(products: Products, chip: Chip, constants: Constants, launch: float) -> Array:
+    """predicted / measured - 1, (rows,)."""
+    return np.asarray(predict(products, chip, constants, launch) / products.seconds - 1.0)
+
+
+def fit(parts: list[tuple[Products, Chip]], launch: float, *, start: Constants = START, evaluations: int = 60) -> Constants:
+    """Constants with the least robust squared log error over `parts`: products of one GPU, each with the chip as its
+    precision sees it. Deterministic; about 5 s per 2,500 rows.
+    """
+    from scipy.optimize import least_squares
+
+    most = np.array([0.0 if name in SHARES else np.inf for name in Constants._fields])
+
+    def residuals(x: Array) -> Array:
+        constants = Constants(*np.exp(x).tolist())
+        return np.concatenate([np.log(predict(p, chip, constants, launch) / p.seconds) for p, chip in parts])
+
+    found = least_squares(
+        residuals,
+        np.minimum(np.log(np.array(start)), most - 1e-3),
+        bounds=(np.full(len(start), np.log(LEAST)), most),
+        loss="soft_l1",
+        f_scale=SCALE,
+        diff_step=2e-3,
+        max_nfev=evaluations,
+    )
+    return Constants(*np.exp(found.x).tolist())
+
+
+def halves(rows: int, seed: int) -> npt.NDArray[np.bool_]:
+    """A random half of `rows` rows, marked, the same for the same seed."""
+    marked = np.zeros(rows, dtype=bool)
+    marked[np.random.default_rng(seed).permutation(rows)[: rows - rows // 2]] = True
+    return marked

@@ -1,0 +1,1 @@
+"""Memory: tiers, and how the rows of embedding tables are accessed."""
