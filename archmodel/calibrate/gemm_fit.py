@@ -50,8 +50,8 @@ class Products:
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Products:
         """The rows that `keep` marks."""
-        rows = (x[keep] for x in (self.m, self.n, self.k, self.batch))
-        return Products(*rows, itemsize=self.itemsize, seconds=self.seconds[keep])
+        m, n, k, batch = (x[keep] for x in (self.m, self.n, self.k, self.batch))
+        return Products(m, n, k, batch, self.itemsize, self.seconds[keep])
 
 
 def predict(products: Products, chip: Chip, constants: Constants, launch: float) -> Array:
@@ -64,7 +64,9 @@ def errors(products: Products, chip: Chip, constants: Constants, launch: float) 
     return np.asarray(predict(products, chip, constants, launch) / products.seconds - 1.0)
 
 
-def fit(parts: list[tuple[Products, Chip]], launch: float, *, start: Constants = START, evaluations: int = 60) -> Constants:
+def fit(
+    parts: list[tuple[Products, Chip]], launch: float, *, start: Constants = START, evaluations: int = 60
+) -> Constants:
     """Constants with the least robust squared log error over `parts`: products of one GPU, each with the chip as its
     precision sees it. Deterministic; about 5 s per 2,500 rows.
     """
@@ -82,7 +84,7 @@ def fit(parts: list[tuple[Products, Chip]], launch: float, *, start: Constants =
         bounds=(np.full(len(start), np.log(LEAST)), most),
         loss="soft_l1",
         f_scale=SCALE,
-        diff_step=2e-3,
+        diff_step=[2e-3],
         max_nfev=evaluations,
     )
     return Constants(*np.exp(found.x).tolist())

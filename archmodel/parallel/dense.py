@@ -10,9 +10,10 @@ from functools import singledispatch
 
 import numpy as np
 
+from archmodel.parallel import algorithms
 from archmodel.parallel.emit import Emitter
 from archmodel.parallel.placement import split_evenly
-from archmodel.program import Algorithm, Collective, DotInteraction, Elementwise, Gemm
+from archmodel.program import Collective, DotInteraction, Elementwise, Gemm
 from archmodel.quantities import Array, Dtype, itemsize
 from archmodel.workloads.layers import (
     DENSE_INPUT,
@@ -335,7 +336,8 @@ class GradientBuckets:
             total = sum(self.elements[p] for p in self.pending)
             dtype = e.plan.wires.dense_gradient
             e.buffer(f"dense.bucket_{len(self.buckets)}", "communication", total, dtype)
-            work = Collective("all_reduce", "world", all_reduce_algorithm(e), blocks(total, e), dtype, e.layout)
+            algorithm = algorithms.all_reduce(e.layout, total * itemsize(dtype))
+            work = Collective("all_reduce", "world", algorithm, blocks(total, e), dtype, e.layout)
             e.op(f"dense.all_reduce_{len(self.buckets)}", "backward", work, names, names, e.streams("world"))
         self.buckets.append(self.pending)
         self.pending = []
@@ -359,11 +361,6 @@ class GradientBuckets:
                 master,
             )
             e.op(f"dense.update_{i}", "update", work, tuple(gradient(p) for p in names), tuple(names))
-
-
-def all_reduce_algorithm(e: Emitter) -> Algorithm:
-    """Ring inside one level of the network, hierarchical over two (as multi-channel rings over rails do)."""
-    return "hierarchical" if e.layout.nodes > 1 and e.layout.local_size > 1 else "ring"
 
 
 def blocks(total: float, e: Emitter) -> Array:

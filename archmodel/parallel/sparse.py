@@ -16,8 +16,9 @@ from functools import partial
 
 import numpy as np
 
+from archmodel.parallel import algorithms
 from archmodel.parallel.counts import Counts
-from archmodel.parallel.dense import all_reduce_algorithm, blocks, gradient, one
+from archmodel.parallel.dense import blocks, gradient, one
 from archmodel.parallel.emit import Emitter, per_rank
 from archmodel.parallel.placement import ROUTES, Blocks, Placement, Scope
 from archmodel.parallel.resolve import STATE_BYTES_PER_ELEMENT, STATE_BYTES_PER_ROW
@@ -269,7 +270,7 @@ class SparseLowering:
             work = AllToAll("world", OuterTraffic(a["width"] * size, batch), dtype, e.layout)
             e.op(f"{name}.pooled_all_to_all", "forward", work, (pooled,), (features,), e.streams("world"))
         elif scope == "world":
-            algorithm = all_reduce_algorithm(e)
+            algorithm = algorithms.reduce_scatter(e.layout)
             reduce = Collective("reduce_scatter", "world", algorithm, batch * a["width"], dtype, e.layout)
             e.op(f"{name}.pooled_reduce_scatter", "forward", reduce, (pooled,), (features,), e.streams("world"))
         else:
@@ -337,7 +338,9 @@ class SparseLowering:
                 work = AllToAll("world", OuterTraffic(batch, a["width"] * size), dtype, e.layout)
                 e.op(f"{name}.gradient_all_to_all", "backward", work, (local,), (owned,), e.streams("world"))
             elif scope == "world":
-                gather = Collective("all_gather", "world", all_reduce_algorithm(e), batch * a["width"], dtype, e.layout)
+                gather = Collective(
+                    "all_gather", "world", algorithms.reduce_scatter(e.layout), batch * a["width"], dtype, e.layout
+                )
                 e.op(f"{name}.gradient_all_gather", "backward", gather, (local,), (owned,), e.streams("world"))
             else:
                 partial = local
@@ -399,7 +402,8 @@ class SparseLowering:
             dtype,
         )
         e.op("replicated.gradient", "backward", scatter, (SPARSE_FEATURES, local), (dense,))
-        work = Collective("all_reduce", "world", all_reduce_algorithm(e), blocks(elements, e), dtype, e.layout)
+        algorithm = algorithms.all_reduce(e.layout, elements * itemsize(dtype))
+        work = Collective("all_reduce", "world", algorithm, blocks(elements, e), dtype, e.layout)
         e.op("replicated.all_reduce", "backward", work, (dense,), (dense,), e.streams("world"))
         rows = sum(float(a[f"parameters.{t}"][0]) for t in TIERS)
         state = sum(float(a[f"state.{t}"][0]) for t in TIERS)

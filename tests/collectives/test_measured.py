@@ -86,9 +86,9 @@ def test_latency_of_small_all_reduces(node: str, nodes: int, network: str, nic: 
 
 
 def test_zionex_reaches_what_neo_publishes() -> None:
-    """128 GPUs, 256 MB: all-reduce 60 GB/s, all-to-all 7.0 GB/s (the fabric's two efficiencies come from these)."""
+    """128 GPUs, 256 MB: all-reduce 60 GB/s of buffer over time, all-to-all 7.0 GB/s (the fabric's two efficiencies come from these)."""
     t = machine("nvswitch_a100", 8, 16, "roce_200g")
     reduced = estimate(t, "all_reduce", "hierarchical", per_rank_input_bytes=256e6)
     exchanged = estimate(t, "all_to_all", per_rank_input_bytes=256e6)
-    assert reduced.bus_bandwidth == pytest.approx(60e9, rel=0.02)
+    assert 256e6 / float(reduced.time) == pytest.approx(60e9, rel=0.02)
     assert exchanged.bus_bandwidth == pytest.approx(7e9, rel=0.02)

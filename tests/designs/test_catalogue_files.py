@@ -10,6 +10,7 @@ from archmodel import catalogue, source
 from archmodel.components.device import DEVICES, Device
 from archmodel.design import load
 from archmodel.errors import DesignError
+from archmodel.estimate.estimate import estimate
 from archmodel.network import SCALE_OUT, SCALE_UP
 from archmodel.parallel.plan import Plan, TablesPlan
 from archmodel.source import Provenance
@@ -52,6 +53,13 @@ def test_the_catalogue_has_what_the_manual_names():
 def test_a_design_loads_and_its_plan_covers_every_table(path):
     design = load(catalogue.find(path))
     assert set(design.placement.table.tolist()) == set(range(len(design.workload.table_arrays)))
+
+
+@pytest.mark.parametrize("path", DESIGNS)
+def test_a_design_fits_its_machine(path):
+    answer = estimate(load(catalogue.find(path)))
+    assert [tier for tier, need in answer.memory.items() if not need.fits] == []
+    assert answer.throughput > 0
 
 
 @pytest.mark.parametrize("path", PARTS)

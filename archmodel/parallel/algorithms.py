@@ -1,0 +1,40 @@
+"""Which algorithm a collective library takes, decided from bytes and ranks alone.
+
+The Program has to name the algorithm, because the executor runs it and its bytes on every wire are counted. Lowering
+knows no seconds, so the library's choice between ring and tree is made where the two cost the same in bytes.
+"""
+
+from __future__ import annotations
+
+import math
+
+from archmodel.program import Algorithm, Layout
+
+STEP_BYTES = 408e3
+"""What an interface could send during one step of a network algorithm: 8.5 us (a tree step over the network in NCCL
+2.30's tuner, src/graph/tuning.cc) at 48 GB/s (a 400 Gbit/s interface, nccl-tests issue 267)."""
+TREE_FRACTION = 0.92
+"""Bandwidth of trees over the network in units of the ring's (same tuner)."""
+
+
+def reduce_scatter(layout: Layout) -> Algorithm:
+    """Algorithm of a reduce-scatter or all-gather over all ranks: ring inside one level of the network, hierarchical
+    over two (as many rings, one for each rail, do)."""
+    return "hierarchical" if layout.nodes > 1 and layout.local_size > 1 else "ring"
+
+
+def all_reduce(layout: Layout, buffer_bytes: float) -> Algorithm:
+    """Algorithm of an all-reduce over all ranks.
+
+    Over the N interfaces of a rail, each with a share s of the buffer, a ring takes 2 (N - 1) steps and sends
+    2 (N - 1) / N s; a double binary tree takes 2 log2 N steps and sends 2 s at a fraction of the rate. The tree is
+    taken when what it saves in steps (in bytes that could be sent meanwhile) is more than what it sends on top. NCCL's
+    tuner compares the same two terms. Up to three nodes trees never pay.
+    """
+    n = layout.nodes
+    if n < 4 or layout.local_size == 1:
+        return reduce_scatter(layout)
+    share = buffer_bytes / layout.local_size
+    sent_on_top = share * (2.0 / TREE_FRACTION - 2.0 * (n - 1) / n)
+    steps_saved = 2.0 * (n - 1) - 2.0 * math.ceil(math.log2(n))
+    return "tree" if sent_on_top < steps_saved * STEP_BYTES else "hierarchical"
