@@ -277,13 +277,27 @@ def calibrate() -> None:
 
 @calibrate.command()
 @click.argument("measurements", type=click.Path(path_type=Path))
+@click.option("--device", help="Its datasheet: a file, or a name in the catalogue. Default: what the table says.")
+@click.option("--gpu", "which", help="Which GPU, when the table holds several.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the YAML block here (else: print it).")
-@click.option("--html", type=click.Path(path_type=Path), help="Draw measured against fitted times here.")
-def gpu(measurements: Path, output: Path | None, html: Path | None) -> None:
+@click.option("--html", type=click.Path(path_type=Path), help="Draw predicted over measured times here.")
+def gpu(measurements: Path, device: str | None, which: str | None, output: Path | None, html: Path | None) -> None:
     """Fit a GPU's kernel constants.
 
-    MEASUREMENTS is a table of measured times (see docs/models.md).
+    MEASUREMENTS is a table of measured times, as studies/measure_gpu.py writes it (see docs/calibration.md). Prints the
+    constants as a block for a device file, and how well they predict rows that were not fitted.
     """
+    from archmodel.calibrate.gpu import calibrate_gpu
+    from archmodel.report.fits import show_fits
+
+    found = calibrate_gpu(measurements, device, gpu=which)
+    if html is not None:
+        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+    if output is None:
+        click.echo(found.yaml(), nl=False)
+    else:
+        output.write_text(found.yaml(), encoding="utf-8")
+    show_fits(found, file=sys.stderr if output is None else sys.stdout)
 
 
 def _load(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> Design:

@@ -88,7 +88,7 @@ def aligned(problems: Sequence[Problem]) -> list[str]:
     )
     lines = []
     for row in rows:
-        cells = [row[0].ljust(where) if where else "", row[1].ljust(field) if field else ""]
+        cells = [row[0].ljust(where), row[1].ljust(field)]
         cells.append(f"{row[2].ljust(value)}  {row[3]}" if row[2] else row[3])
         lines.append("  ".join(cell for cell in cells if cell).rstrip())
     return lines

@@ -285,6 +285,46 @@ def test_catalogue(run: Run) -> None:
     assert any(line.startswith("systems/dgx_h100.yaml ") for line in lines)
 
 
+@pytest.fixture
+def measurements(tmp_path: Path) -> Path:
+    """Copies at 2 TB/s after a launch of 2 us, as an A100 might measure them."""
+    path = tmp_path / "table.csv"
+    sizes = [2.0**power for power in range(24, 34)]
+    rows = [f"copy,bytes={size:.0f},fp32,{2 + size / 2e6:.3f},a100_sxm_80gb" for size in sizes]
+    rows += ["launch,graph=1,fp32,2.0,a100_sxm_80gb", "launch,graph=0,fp32,5.0,a100_sxm_80gb"]
+    path.write_text("\n".join(["kernel,shape,dtype,time_us,gpu", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_calibrate_prints_a_block_for_a_device_file(run: Run, measurements: Path) -> None:
+    result = run("calibrate", "gpu", measurements)
+    assert result.exit_code == 0
+    assert "fitted_on" in result.stdout or "status: fitted" in result.stdout
+    assert "stream: {value: 9" in result.stdout
+    assert "mean absolute errors" in result.stderr
+
+
+def test_calibrate_writes_files(run: Run, measurements: Path, tmp_path: Path) -> None:
+    block, page = tmp_path / "block.yaml", tmp_path / "page.html"
+    result = run("calibrate", "gpu", measurements, "--device", "a100_sxm_80gb", "-o", block, "--html", page)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert block.read_text(encoding="utf-8") == run("calibrate", "gpu", measurements).stdout
+    assert "<script src=" not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere.csv",), "nowhere.csv"),
+        (("{table}", "--gpu", "b100"), "is not in the table"),
+        (("{table}", "--device", "a100_sxm_80gx"), "did you mean a100_sxm_80gb?"),
+        (("{table}", "-o", "/no/such/folder/x.yaml"), "No such file"),
+    ],
+)
+def test_calibrate_refuses(run: Run, measurements: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in refused(run("calibrate", "gpu", *(argument.format(table=measurements) for argument in arguments)))
+
+
 def test_validate(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads(run("validate", "--json").stdout)
     assert set(rows[0]) == {"id", "group", "quantity", "published", "predicted", "error", "calibrated", "source"}

@@ -94,3 +94,8 @@ def test_values_are_shown_short():
     assert [shown(value) for value in (None, True, 3, 2.5, {}, [], 10**400)] == [
         "null", "true", "3", "2.5", "a mapping", "a list", "a huge integer",
     ]  # fmt: skip
+
+
+def test_a_long_place_is_printed_whole() -> None:
+    file = f"/{'x' * 80}/broken.yaml"
+    assert str(DesignError(Problem("system.nodes", "is wrong", None, file, 9, 3))).startswith(f"{file}:9:3  system.nodes")

@@ -159,10 +159,10 @@ def _shape(kernel: str, row: Mapping[str, str]) -> tuple[float, ...]:
 
 def _amount(name: str, text: str) -> float:
     number = _number(name, text)
-    if number < 0 or (name in SHAPES["gemm"] and (number < 1 or number != int(number))):
-        raise _CellError(
-            name, "must be a whole number of 1 or more" if name in SHAPES["gemm"] else "is negative", shown(text)
-        )
+    if name in SHAPES["gemm"] and (number < 1 or number != int(number)):
+        raise _CellError(name, "is no whole number of 1 or more", shown(text))
+    if number < 0:
+        raise _CellError(name, "is negative", shown(text))
     return number
 
 
@@ -197,9 +197,7 @@ def of_one_gpu(rows: Iterable[Measurement], gpu: str | None, file: str | Path) -
     names = sorted({row.gpu for row in found})
     if gpu is None:
         if len(names) > 1:
-            raise _refused(
-                Path(file), None, "gpu", f"holds several GPUs, of which one must be chosen: {', '.join(names)}"
-            )
+            raise _refused(Path(file), None, "gpu", f"holds several GPUs, choose one: {', '.join(names)}")
         return found
     chosen = [row for row in found if row.gpu == gpu]
     if not chosen:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from archmodel.design import Design
 
 C = TypeVar("C", bound=BaseModel)
-KNOBS = ("bandwidth", "flop_rate", "seconds")
+KNOBS = ("bandwidth", "flop_rate", "hertz", "seconds")
 STEP = 0.005
 
 

@@ -157,7 +157,8 @@ def _inputs(inputs: Mapping[str, Input], design: Design) -> RenderableType:
     if not inputs:
         return Text("none")
     columns = ("field", "value", "status", "source", "where")
-    rows = table(*columns, right=("value",), whole=columns)
+    rows = table(*columns, right=("value",), whole=columns[:-1])
+    rows.padding = (0, 2, 0, 0)
     sources: dict[str, int] = {}
     for path, seen in sorted(inputs.items()):
         origin = origin_of(design, path)

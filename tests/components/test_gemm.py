@@ -53,8 +53,8 @@ def time(product: Product, chip: Chip = A100, c: Constants = USUAL, *, warm: boo
 
 @pytest.mark.parametrize(
     ("load", "tail", "taken"),
-    [(0.01, 0.0, 1.0), (1.0, 1.0, 1.0), (2.5, 0.0, 2.5), (2.5, 1.0, 3.0), (2.5, 0.5, 2.75), (2.01, 1.0, 3.0), (4.0, 0.5, 4.0)],
-)  # fmt: skip
+    [(0.01, 0, 1), (1, 1, 1), (2.5, 0, 2.5), (2.5, 1, 3), (2.5, 0.5, 2.75), (2.01, 1, 3), (4, 0.5, 4)],
+)
 def test_rounds(load: float, tail: float, taken: float) -> None:
     assert float(law.rounds(load, tail)) == pytest.approx(taken)
 
@@ -183,30 +183,19 @@ def test_a_larger_product_is_never_faster(product: Product, chip: Chip, c: Const
         assert time(larger, chip, c, warm=warm) >= time(product, chip, c, warm=warm) * (1 - 1e-12)
 
 
-@given(products, chips)
-def test_without_losses_it_is_the_roofline_of_padded_work(product: Product, chip: Chip) -> None:
-    """Large tiles on one SM: nothing but arithmetic and memory is left."""
-    chip = chip._replace(sm_count=1, clock=1e30, l2_capacity=1e30)
-    m, n, k, batch, itemsize = product
-    step = law.STEP_BYTES / itemsize
-    padded = min(
-        2 * tm * np.ceil(m / tm) * tn * np.ceil(n / tn) * batch * step * np.ceil(k / step) for tm, tn in law.TILES
-    )
-    if m == 1:
-        padded = min(padded, 2 * 4 * np.ceil(n / 4) * batch * 4 * step * np.ceil(k / (4 * step)))
-    bytes_ = (m * k + k * n + m * n) * batch * itemsize
-    reads_again = max(m, n) > law.PANEL * (256 * 128) ** 0.5
-    bound = max(padded / chip.peak, bytes_ / chip.bandwidth)
-    if reads_again:  # operands stay in the L2, which holds everything
-        assert time(product, chip, IDEAL) >= bound * (1 - 1e-12)
-    else:
-        assert time(product, chip, IDEAL) <= bound * (1 + 1e-12) or padded > 2 * m * n * k * batch
+@pytest.mark.parametrize("shape", [(8192, 8192, 8192), (4096, 1024, 256), (256, 2048, 65_536), (16_384, 4096, 64)])
+def test_without_losses_it_is_the_roofline(shape: tuple[int, int, int]) -> None:
+    """Whole tiles, work that moves freely between SMs, an L2 that holds everything."""
+    m, n, k = map(float, shape)
+    chip = A100._replace(clock=1e30, l2_capacity=1e30)
+    roofline = max(2 * m * n * k / chip.peak, 2 * (m * k + k * n + m * n) / chip.bandwidth)
+    assert time(Product(m, n, k, 8.0, 2), chip, IDEAL) == pytest.approx(8 * roofline, rel=1e-12)
 
 
 @pytest.mark.parametrize("empty", ["m", "n", "k", "batch"])
 def test_an_empty_product_takes_no_time(empty: str) -> None:
     product = Product(64.0, 64.0, 64.0, 1.0, 2)._replace(**{empty: 0.0})
-    assert set(law.gemm(product, A100, USUAL).values()) == {0.0}
+    assert {float(part) for part in law.gemm(product, A100, USUAL).values()} == {0.0}
     assert time(product) == 0.0
 
 
@@ -294,9 +283,3 @@ def test_measured_products_of_the_fit_come_out(device, name: str) -> None:
     errors = [device(name).gemm_time(*map(float, shape)) / (us * 1e-6) - 1 for shape, us in MEASURED[name]]
     assert np.abs(errors).mean() < 0.07
     assert np.abs(errors).max() < 0.2
-
-
-def test_the_product_that_neo_measured_on_another_a100(device) -> None:
-    """512 x 4000 x 4000 in fp16 on an A100-40GB: below 150 TFLOP/s (Neo, arXiv 2104.05158, Fig. 14)."""
-    seconds = device("a100_sxm_40gb").gemm_time(512.0, 4000.0, 4000.0, "fp16")
-    assert 100e12 < 2 * 512 * 4000 * 4000 / seconds < 210e12

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -275,14 +276,14 @@ def test_bad_batches_are_named() -> None:
         )
 
 
-def test_formats_that_hold_no_real_numbers_are_named() -> None:
-    workload, plan = cross(), plan_of("table_wise", wires={"lookup_forward": "int8"})
-    placement = place(workload, plan, Layout(1, 2))
-    run_plan(workload, plan, placement, steps=1)
-    with pytest.raises(ExecutionError, match=r"plan\.wires\.lookup_forward: int8"):
-        run_plan(workload, plan, placement, steps=1, wires="planned")
+def test_formats_of_the_wires_are_real_numbers_and_the_mode_is_named() -> None:
+    with pytest.raises(ValidationError, match=r"wires\.lookup_forward"):
+        plan_of("table_wise", wires={"lookup_forward": "int8"})
+    with pytest.raises(ValidationError, match=r"wires\.index"):
+        plan_of("table_wise", wires={"index": "fp16"})
+    workload, plan = cross(), plan_of("table_wise")
     with pytest.raises(ExecutionError, match='wires is "exact" or "planned"'):
-        run_plan(workload, plan, placement, steps=1, wires="half")  # type: ignore[arg-type]
+        run_plan(workload, plan, place(workload, plan, Layout(1, 2)), steps=1, wires="half")  # type: ignore[arg-type]
 
 
 def test_shards_that_miss_or_repeat_elements_are_caught() -> None:

@@ -125,8 +125,5 @@ def test_a_small_design_stays_as_it_is() -> None:
 
 def test_other_workloads_are_refused_by_name() -> None:
     workload, plan = cross(), Plan()
-    twice = {"a": {"num_embeddings": [5], "embedding_dim": 4}, "a_0": {"num_embeddings": 7, "embedding_dim": 4}}
-    with pytest.raises(ExecutionError, match="two tables have one name"):
-        shrink(cross(tables=twice), plan, place(cross(tables=twice), plan, Layout(1, 1)))
     with pytest.raises(ExecutionError, match="cannot be shrunk"):
         shrink(Workload(global_batch=3), plan, place(workload, plan, Layout(1, 1)))
