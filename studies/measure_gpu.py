@@ -3,14 +3,19 @@
     python studies/measure_gpu.py --gpu a100_sxm_80gb -o measurements.csv
     archmodel calibrate gpu measurements.csv
 
-Needs torch with CUDA, which archmodel does not (and nothing else of archmodel); fbgemm_gpu, when it is there, gives the
-exact update. About ten minutes. What is measured, all in captured CUDA graphs, medians of repeated replays:
+Needs torch with CUDA, which archmodel does not (and nothing else of archmodel). About ten minutes for each format of
+products; `--dry-run` writes the table without times, and needs nothing. What is measured, all in captured CUDA graphs,
+medians of repeated replays:
 
     gemm     C = A B^T of random shapes; A stays, six copies of the weights B take turns, as archmodel's law means it
     lookup   pooled lookups in one large table; bytes as archmodel counts them: rows in 32-byte sectors, distinct too
-    update   gradient sort, segment sum and row-wise Adagrad of FBGEMM: forward with backward, less forward
+    update   exact: gradient sort, segment sum and row-wise Adagrad of fbgemm_gpu (forward with backward, less forward);
+             without it, the same in kernels of torch (unique, index_add), which take longer than fused ones
     copy     device to device, bytes read plus written
     launch   an all but empty kernel, per kernel: in a graph (graph=1), and issued one by one (graph=0)
+
+What this GPU cannot do, or has no memory for, is left out and said. Exit codes: 0 measured; 2 bad arguments, no torch,
+or no GPU here.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +39,18 @@ M = (1, 4, 16, 48, 64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 N = (32, 64, 128, 256, 512, 1024, 1536, 2560, 4096, 5120, 8192, 16384)
 K = (32, 64, 128, 256, 512, 1024, 1536, 2560, 4096, 5120, 8192, 16384)
 
-Row = tuple[str, str, str, float]
-"""Kernel, shape, dtype, seconds."""
+COPIES = tuple(2**size for size in range(12, 31))
+LOOKUPS = [
+    (bags, pooling, width) for bags in (1024, 8192, 65_536) for pooling in (1, 10, 40) for width in (16, 64, 128)
+]
+FORMATS = {
+    "bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32", "fp8": "float8_e4m3fn", "int8": "int8",
+}  # fmt: skip
+"""Formats of products, and what torch calls them; tf32 is how it may multiply float32."""
+ITEMSIZE = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "fp8": 1, "int8": 1}
+
+Row = tuple[str, str, str, float | None]
+"""Kernel, shape, dtype, seconds (None: not measured)."""
 
 
 def shape_text(**amounts: float) -> str:
@@ -42,9 +58,10 @@ def shape_text(**amounts: float) -> str:
     return " ".join(f"{name}={amount:.15g}" for name, amount in amounts.items())
 
 
-def gemm_shapes(count: int, seed: int, most_bytes: float) -> list[tuple[int, int, int]]:
+def gemm_shapes(count: int, seed: int, most_bytes: float, itemsize: int = 2) -> list[tuple[int, int, int]]:
     """`count` shapes of the grid M x N x K, drawn with `seed`, whose operands with all copies fit in `most_bytes`."""
-    grid = [(m, n, k) for m in M for n in N for k in K if 2 * (m * k + WEIGHT_COPIES * n * k + m * n) <= most_bytes]
+    most = most_bytes / itemsize
+    grid = [(m, n, k) for m in M for n in N for k in K if m * k + WEIGHT_COPIES * n * k + m * n <= most]
     return sorted(random.Random(seed).sample(grid, min(count, len(grid))))
 
 
@@ -89,7 +106,7 @@ def timed(torch: Any, work: Callable[[], object], kernels: int, replays: int = 7
         work()
     graph.replay()
     torch.cuda.synchronize()
-    times = []
+    times: list[float] = []
     for _ in range(replays):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
@@ -100,22 +117,58 @@ def timed(torch: Any, work: Callable[[], object], kernels: int, replays: int = 7
     return statistics.median(times)
 
 
+def attempted(what: str, measure: Callable[[], float]) -> float | None:
+    """Its seconds; None, and a word on standard error, where this GPU or torch cannot."""
+    try:
+        return measure()
+    except (RuntimeError, AttributeError, NotImplementedError) as error:
+        print(f"left out: {what}: {str(error).partition(chr(10))[0][:120]}", file=sys.stderr)
+        return None
+
+
+def operand(torch: Any, dtype: str, *shape: int) -> Any:
+    """A random matrix on the GPU."""
+    element = getattr(torch, FORMATS[dtype])
+    if dtype == "int8":
+        return torch.randint(-8, 8, shape, device="cuda", dtype=element)
+    return torch.randn(*shape, device="cuda").to(element)
+
+
+def multiply(torch: Any, dtype: str, a: Any, b: Any) -> Any:
+    """A B^T."""
+    if dtype == "int8":
+        return torch._int_mm(a, b.t())
+    if dtype == "fp8":
+        return torch._scaled_mm(a, b.t(), scale_of(torch), scale_of(torch), out_dtype=torch.bfloat16)
+    return torch.nn.functional.linear(a, b)
+
+
+@cache
+def scale_of(torch: Any) -> Any:
+    return torch.ones((), device="cuda")
+
+
+def measure_gemm(torch: Any, m: int, n: int, k: int, dtype: str) -> float:
+    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+    a = operand(torch, dtype, m, k)
+    weights = [operand(torch, dtype, n, k) for _ in range(WEIGHT_COPIES)]
+
+    def products() -> None:
+        for b in weights:
+            multiply(torch, dtype, a, b)
+
+    return timed(torch, products, WEIGHT_COPIES)
+
+
 def measure_gemms(torch: Any, shapes: list[tuple[int, int, int]], dtype: str) -> Iterator[Row]:
-    element = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
     for m, n, k in shapes:
-        a = torch.randn(m, k, device="cuda", dtype=element)
-        weights = [torch.randn(n, k, device="cuda", dtype=element) for _ in range(WEIGHT_COPIES)]
-
-        def products(a: Any = a, weights: list[Any] = weights) -> None:
-            for b in weights:
-                torch.nn.functional.linear(a, b)
-
-        yield "gemm", shape_text(m=m, n=n, k=k), dtype, timed(torch, products, WEIGHT_COPIES)
+        shape = shape_text(m=m, n=n, k=k)
+        yield "gemm", shape, dtype, attempted(f"gemm {dtype} {shape}", partial(measure_gemm, torch, m, n, k, dtype))
 
 
 def measure_copies(torch: Any) -> Iterator[Row]:
     """Between as many buffers as it takes to leave any L2, up to 64."""
-    for bytes_ in (2**size for size in range(12, 31)):
+    for bytes_ in COPIES:
         pairs = min(64, max(2, 2**29 // bytes_))
         buffers = [torch.zeros(bytes_ // 2, device="cuda", dtype=torch.uint8) for _ in range(2 * pairs)]
 
@@ -124,11 +177,6 @@ def measure_copies(torch: Any) -> Iterator[Row]:
                 target.copy_(source)
 
         yield "copy", shape_text(bytes=bytes_), "uint8", timed(torch, copies, pairs)
-
-
-LOOKUPS = [
-    (bags, pooling, width) for bags in (1024, 8192, 65_536) for pooling in (1, 10, 40) for width in (16, 64, 128)
-]
 
 
 def draw(torch: Any, rows: int, bags: int, pooling: int) -> tuple[Any, Any, int]:
@@ -159,7 +207,8 @@ def measure_updates(torch: Any, rows: int) -> Iterator[Row]:
             SplitTableBatchedEmbeddingBagsCodegen,
         )
     except ImportError:
-        print("fbgemm_gpu is not installed: no exact update is measured", file=sys.stderr)
+        print("fbgemm_gpu is not installed: exact updates are torch's, slower than fused ones", file=sys.stderr)
+        yield from measure_unfused_updates(torch, rows)
         return
     for bags, pooling, width in LOOKUPS:
         module = SplitTableBatchedEmbeddingBagsCodegen(
@@ -177,6 +226,27 @@ def measure_updates(torch: Any, rows: int) -> Iterator[Row]:
         seconds = queued(torch, both) - queued(torch, forward)
         if seconds > 0:
             yield "update", shape_text(**update_bytes(bags * pooling, distinct, bags, width, 4)), "fp32", seconds
+
+
+def measure_unfused_updates(torch: Any, rows: int) -> Iterator[Row]:
+    for bags, pooling, width in LOOKUPS:
+        table, state = torch.zeros(rows, width, device="cuda"), torch.zeros(rows, device="cuda")
+        indices, _, distinct = draw(torch, rows, bags, pooling)
+        gradient = torch.ones(bags, width, device="cuda")
+        bag_of = torch.arange(bags, device="cuda").repeat_interleave(pooling)
+        update = partial(rowwise_adagrad, torch, table, state, indices, bag_of, gradient)
+        shape = shape_text(**update_bytes(bags * pooling, distinct, bags, width, 4))
+        yield "update", shape, "fp32", attempted(f"update {shape}", partial(queued, torch, update))
+
+
+def rowwise_adagrad(torch: Any, table: Any, state: Any, indices: Any, bag_of: Any, gradient: Any) -> None:
+    """Exact update in place: gradients of equal indices are summed first, then each row takes one step."""
+    distinct, place = torch.unique(indices, return_inverse=True)
+    total = torch.zeros(len(distinct), table.shape[1], device=table.device)
+    total.index_add_(0, place, gradient.index_select(0, bag_of))
+    state.index_add_(0, distinct, total.square().mean(dim=1))
+    step = total / (state.index_select(0, distinct).sqrt() + 1e-8).unsqueeze(1)
+    table.index_add_(0, distinct, step, alpha=-0.01)
 
 
 def queued(torch: Any, work: Callable[[], object], repeats: int = 20) -> float:
@@ -206,41 +276,75 @@ def measure_launches(torch: Any) -> Iterator[Row]:
 # --- the table -----------------------------------------------------------------------------------------------
 
 
-def write(rows: Iterator[Row], gpu: str, file: Path) -> int:
-    """Writes rows as they come, so that an interrupted run leaves a table; how many there were."""
+def write(rows: Iterator[Row], gpu: str, file: Path, *, planned: bool = False) -> int:
+    """Writes rows as they come, so that an interrupted run leaves a table; how many there were. Rows without a time
+    are left out unless they are a plan."""
     count = 0
     with file.open("w", newline="", encoding="utf-8") as stream:
         table = csv.writer(stream)
         table.writerow(COLUMNS)
         for kernel, shape, dtype, seconds in rows:
-            table.writerow((gpu, kernel, shape, dtype, f"{seconds * 1e6:.6g} us"))
+            if seconds is None and not planned:
+                continue
+            table.writerow((gpu, kernel, shape, dtype, "" if seconds is None else f"{seconds * 1e6:.6g} us"))
             stream.flush()
             count += 1
     return count
 
 
-def measurements(torch: Any, arguments: argparse.Namespace) -> Iterator[Row]:
+def plan(chosen: argparse.Namespace, memory: float = 80e9) -> Iterator[Row]:
+    """The rows that a GPU with `memory` bytes would be asked for, distinct rows as expected of uniform indices."""
+    rows = rows_of(memory)
+    yield from (("launch", shape_text(graph=graph), "fp32", None) for graph in (1, 0))
+    yield from (("copy", shape_text(bytes=bytes_), "uint8", None) for bytes_ in COPIES)
+    for kernel, count in (("lookup", lookup_bytes), ("update", update_bytes)):
+        for bags, pooling, width in LOOKUPS:
+            distinct = round(-rows * math.expm1(bags * pooling * math.log1p(-1 / rows)))
+            yield kernel, shape_text(**count(bags * pooling, distinct, bags, width, 4)), "fp32", None
+    for dtype, shapes in gemms_of(chosen, memory):
+        yield from (("gemm", shape_text(m=m, n=n, k=k), dtype, None) for m, n, k in shapes)
+
+
+def rows_of(memory: float) -> int:
+    """Rows of the table that is looked up in."""
+    return min(10_000_000, int(memory * 0.25 / (128 * 4)))
+
+
+def gemms_of(chosen: argparse.Namespace, memory: float) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
+    for dtype in chosen.dtypes:
+        yield dtype, gemm_shapes(chosen.gemms, chosen.seed, 0.5 * memory, ITEMSIZE[dtype])
+
+
+def measurements(torch: Any, chosen: argparse.Namespace) -> Iterator[Row]:
     memory = torch.cuda.get_device_properties(0).total_memory
-    rows = min(10_000_000, int(memory * 0.25 / (128 * 4)))
+    rows = rows_of(memory)
     yield from measure_launches(torch)
     yield from measure_copies(torch)
     yield from measure_lookups(torch, rows)
     yield from measure_updates(torch, rows)
-    yield from measure_gemms(torch, gemm_shapes(arguments.gemms, arguments.seed, 0.5 * memory), arguments.dtype)
+    for dtype, shapes in gemms_of(chosen, memory):
+        yield from measure_gemms(torch, shapes, dtype)
 
 
 def options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("measurements.csv"))
     parser.add_argument("--gpu", default="", help="a device of the catalogue, e.g. a100_sxm_80gb (else: torch's name)")
-    parser.add_argument("--gemms", type=int, default=600, help="how many products")
-    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gemms", type=int, default=600, help="how many products of each format")
+    parser.add_argument("--dtypes", nargs="+", choices=FORMATS, default=["bf16"], help="formats of products")
+    parser.add_argument("--seed", type=int, default=0, help="which products are drawn")
+    parser.add_argument("--dry-run", action="store_true", help="write the table without times; needs no torch, no GPU")
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
     chosen = options(arguments)
+    if chosen.dry_run:
+        count = write(plan(chosen), chosen.gpu, chosen.output, planned=True)
+        print(f"{count} measurements to make in {chosen.output}")
+        return 0
     try:
         import torch
     except ImportError:
