@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field
 from archmodel import catalogue, source
 from archmodel.components.base import Component
 from archmodel.errors import ArchmodelError, DesignError, Problem
+from archmodel.parallel.bottom import bottom_load
 from archmodel.parallel.lower import lower
 from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import Plan
@@ -115,9 +116,10 @@ class Design:
     @cached_property
     def placement(self) -> Placement:
         """The plan resolved into shards. Raises DesignError when the plan cannot be followed."""
-        tables = self.workload.table_arrays
+        tables, batch = self.workload.table_arrays, self.workload.global_batch
+        load = bottom_load(self.workload, self.plan, self.layout)
         try:
-            return resolve(self.plan, tables, self.layout, self.workload.global_batch, capacities(self.system))
+            return resolve(self.plan, tables, self.layout, batch, capacities(self.system), load)
         except PlanError as error:
             raise DesignError(
                 [source.problem_at(self.tree, path, message) for path, message in error.problems]
@@ -206,7 +208,7 @@ def _checked(
 
 
 def _unservable(design: Design) -> Iterator[tuple[str, str]]:
-    """Fabrics that cannot hold the ranks, and precisions that the device does not have."""
+    """Fabrics that cannot hold the ranks, precisions that the device does not have, a host or layers that are not."""
     try:
         design.system.topology()
     except ArchmodelError as error:
@@ -215,6 +217,10 @@ def _unservable(design: Design) -> Iterator[tuple[str, str]]:
         design.system.gpu.peak(design.plan.precision.compute)
     except ArchmodelError as error:
         yield "plan.precision.compute", str(error)
+    if design.plan.copy_input and design.system.node.host is None:
+        yield "plan.copy_input", "copies batches from host memory, but the node has no host"
+    if design.plan.bottom_mlp.rank is not None and not getattr(design.workload, "bottom_mlp", ()):
+        yield "plan.bottom_mlp.rank", "names a rank, but the workload has no bottom MLP"
 
 
 def json_schema() -> dict[str, Any]:

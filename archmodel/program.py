@@ -309,6 +309,19 @@ def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class HostCopy(_Local):
+    """`bytes` per rank copied from host memory into the device's own over the link between them."""
+
+    bytes: Array
+
+    def flops(self) -> Array:
+        return np.zeros(1)
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return {"ddr": self.bytes, "hbm": self.bytes}
+
+
 @dataclass(frozen=True)
 class Collective:
     """All-reduce, reduce-scatter or all-gather of one buffer over every group of a partition of the ranks.
@@ -402,13 +415,17 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Ops in issue order, the buffers they read and write, and how the ranks sit on nodes. Compared by identity."""
+    """Ops in issue order, the buffers they read and write, and how the ranks sit on nodes. Compared by identity.
+
+    `bottom_rank`: the rank that runs the layers below the interaction for the whole batch; None: each for its samples.
+    """
 
     ops: tuple[Op, ...]
     buffers: Mapping[str, Buffer]
     layout: Layout
     local_batch: Array
     graph_capture: bool = True
+    bottom_rank: int | None = None
 
     @property
     def ranks(self) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from archmodel.design import Design
 
 C = TypeVar("C", bound=BaseModel)
-KNOBS = ("bandwidth", "flop_rate", "hertz", "seconds")
+KNOBS = ("bandwidth", "flop_rate", "hertz", "transfer_rate", "seconds")
 STEP = 0.005
 
 
@@ -34,6 +34,18 @@ def rates(part: BaseModel, path: str = "") -> Iterator[tuple[str, Num]]:
                     yield f"{here}.{key}", item
         elif row.dimension in KNOBS and isinstance(value, int | float | np.ndarray) and np.any(value):
             yield here, value
+
+
+def points(part: BaseModel) -> tuple[int, ...]:
+    """Shape of the design points that the fields below `part` hold: () when all are scalars."""
+    shape: tuple[int, ...] = ()
+    for value in part.__dict__.values():
+        for item in value.values() if isinstance(value, dict) else (value,):
+            if isinstance(item, BaseModel):
+                shape = np.broadcast_shapes(shape, points(item))
+            elif isinstance(item, np.ndarray) and item.ndim:
+                shape = np.broadcast_shapes(shape, item.shape[:-1])
+    return shape
 
 
 def replaced(part: C, path: str, value: Num) -> C:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from archmodel.estimate.elasticity import points
 from archmodel.estimate.memory import needs
 from archmodel.estimate.price import Machine, price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
@@ -31,7 +32,7 @@ def evaluate(design: Design, system: System) -> Estimate:
     program = design.program
     machine = Machine(system.gpu, system.topology(), system.node.host, system.node.gpus, program.graph_capture)
     prices = [price(op.work, machine) for op in program.ops]
-    timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices])
+    timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system))
     ops = tuple(OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True)))
     energy = _energy(system, program, ops, timeline)
     return Estimate(

@@ -24,6 +24,7 @@ from archmodel.program import (
     EmbeddingLookup,
     EmbeddingUpdate,
     Gemm,
+    HostCopy,
     Work,
 )
 from archmodel.quantities import Array, itemsize
@@ -47,19 +48,28 @@ def price(work: Work, machine: Machine) -> Breakdown:
     raise ArchmodelError(f"no price is registered for work of kind {type(work).__name__}")
 
 
+def _launched(work: Work, kernel: Breakdown) -> Breakdown:
+    """`kernel` on ranks whose work touches memory. One with nothing to read or write launches none: no time."""
+    touched = sum(work.memory_bytes().values(), np.zeros(1))
+    if np.all(touched > 0):
+        return kernel
+    return Breakdown({name: np.where(touched > 0, seconds, 0.0) for name, seconds in kernel.parts.items()})
+
+
 @price.register
 def _(work: Gemm, machine: Machine) -> Breakdown:
     """The product; operands of a fused epilogue stream beside it, so it takes at least as long as all bytes do."""
     product = machine.device.gemm(work.m, work.n, work.k, work.dtype, graph=machine.graph)
     if not (np.any(work.epilogue_reads) or np.any(work.epilogue_writes)):
-        return product
+        return _launched(work, product)
     all_bytes = machine.device.stream(work.memory_bytes()["hbm"], dtype=work.dtype, graph=machine.graph)
-    return product + Breakdown({"memory": np.maximum(all_bytes.total - product.total, 0.0)})
+    return _launched(work, product + Breakdown({"memory": np.maximum(all_bytes.total - product.total, 0.0)}))
 
 
 @price.register
 def _(work: Elementwise, machine: Machine) -> Breakdown:
-    return machine.device.stream(work.read_bytes + work.written_bytes, work.operations, work.dtype, graph=machine.graph)
+    bytes_ = work.read_bytes + work.written_bytes
+    return _launched(work, machine.device.stream(bytes_, work.operations, work.dtype, graph=machine.graph))
 
 
 @price.register
@@ -67,7 +77,7 @@ def _(work: DotInteraction, machine: Machine) -> Breakdown:
     """A batched product of one small matrix per sample: compute at the rate of a batched GEMM, or the memory bound."""
     features = np.array([float(work.features)])
     n, k = (np.array([float(work.dim)]), features) if work.backward else (features, np.array([float(work.dim)]))
-    return machine.device.gemm(features, n, k, work.dtype, batch=work.batch, graph=machine.graph)
+    return _launched(work, machine.device.gemm(features, n, k, work.dtype, batch=work.batch, graph=machine.graph))
 
 
 @price.register
@@ -75,12 +85,12 @@ def _(work: EmbeddingLookup, machine: Machine) -> Breakdown:
     on_device = machine.device.gather(
         work.row_bytes["hbm"], work.unique_row_bytes["hbm"], work.streamed_bytes(), graph=machine.graph
     )
-    return on_device + _over_host_link(work.row_bytes.get("ddr"), machine)
+    return _launched(work, on_device + _over_host_link(work.row_bytes.get("ddr"), machine))
 
 
 @price.register
 def _(work: EmbeddingUpdate, machine: Machine) -> Breakdown:
-    on_device = machine.device.exact_update(
+    time = machine.device.exact_update(
         work.indices,
         gradient_bytes=work.gradient_bytes,
         gradient_unique_bytes=work.gradient_unique_bytes,
@@ -88,9 +98,30 @@ def _(work: EmbeddingUpdate, machine: Machine) -> Breakdown:
         streamed_bytes=work.streamed_bytes(),
         graph=machine.graph,
     )
-    if "ddr" not in work.row_bytes:
-        return on_device
-    return on_device + _over_host_link(work.row_bytes["ddr"] + work.state_bytes["ddr"], machine)
+    if "ddr" in work.row_bytes:
+        time = time + _over_host_link(work.row_bytes["ddr"] + work.state_bytes["ddr"], machine)
+    return _launched(work, time)
+
+
+@price.register
+def _(work: HostCopy, machine: Machine) -> Breakdown:
+    return _launched(work, host_copy(work.bytes, machine))
+
+
+def host_copy(bytes_: Array, machine: Machine) -> Breakdown:
+    """A copy between host and device memory, while every device of the node does the same:
+
+    t = launch + latency + bytes / min(link bandwidth, DDR bandwidth / devices of the node)
+    """
+    if machine.host is None:
+        raise ArchmodelError("the plan copies batches from host memory, but the system's node has no host")
+    return Breakdown(
+        {
+            "launch": machine.device.launch_overhead(machine.graph),
+            "latency": machine.host.link.latency,
+            "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node),
+        }
+    )
 
 
 def _over_host_link(demanded: Array | None, machine: Machine) -> Breakdown:

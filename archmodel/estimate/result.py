@@ -81,7 +81,8 @@ def _on_rank(values: Num, rank: int) -> float:
 
 @dataclass(frozen=True)
 class Phase:
-    """All ops of one group of a phase: seconds on the slowest and the median rank, and what bounds them."""
+    """All ops of one group of a phase: seconds on the slowest and the median rank, what bounds them, and, of exchanges and
+    host copies, the seconds that the busiest rank's compute stream does not cover (None for design points)."""
 
     name: str
     phase: str
@@ -90,6 +91,7 @@ class Phase:
     slowest: float
     median: float
     bound: str
+    exposed: float | None
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,26 @@ class Estimate:
         return _scalar(idle if self.program.ranks > 1 else np.zeros_like(idle))
 
     @cached_property
+    def busiest_rank(self) -> int:
+        """Rank whose compute stream is occupied longest (scalar evaluations)."""
+        busy = np.broadcast_to(self.busy("compute"), self.program.ranks)
+        return int(busy.argmax())
+
+    def exposed(self, op: OpEstimate) -> float:
+        """Seconds of `op` in which the busiest rank's compute stream is idle; 0 for compute (scalar evaluations)."""
+        if "compute" in op.op.streams:
+            return 0.0
+        rank = self.busiest_rank
+        low, high = _on_rank(op.start, rank), _on_rank(op.end, rank)
+        covered = 0.0
+        for o in self.ops:
+            if "compute" in o.op.streams:
+                for end in (self.timeline.end[o.index], self.timeline.previous_end[o.index]):
+                    last = _on_rank(end, rank)
+                    covered += max(0.0, min(high, last) - max(low, last - _on_rank(o.time, rank)))
+        return max(high - low - covered, 0.0)
+
+    @cached_property
     def phases(self) -> tuple[Phase, ...]:
         """Ops grouped by phase and layer group, in program order."""
         groups: dict[tuple[str, str, str], list[OpEstimate]] = {}
@@ -218,6 +240,7 @@ class Estimate:
         for (phase, name, stream), members in groups.items():
             time = sum((m.time for m in members), np.zeros(1))
             longest = max(members, key=lambda m: float(np.max(m.slowest)))
+            exposed = sum(self.exposed(m) for m in members) if self.timeline.period.ndim == 0 else None
             result.append(
                 Phase(
                     name,
@@ -227,6 +250,7 @@ class Estimate:
                     _scalar(time.max(-1)),
                     _scalar(np.median(time, axis=-1)),
                     longest.bound,
+                    exposed,
                 )
             )
         return tuple(result)

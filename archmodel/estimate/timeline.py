@@ -43,8 +43,10 @@ class Dependencies:
         """Read-after-write, write-after-read, write-after-write, and order within each stream.
 
         A reader of a prefetched buffer waits for the *previous* iteration's write, and its writer for the previous
-        iteration's readers of the other half. An exchange of indices that is not prefetched starts when the previous
-        iteration is over.
+        iteration's readers of the other half. Ops of phase "input" that prefetch work on one batch, the next: they
+        wait for each other's writes in this iteration (and a writer for none of them: the half that it overwrites was
+        read an iteration earlier still, before work that its other readers have waited for). What is not prefetched
+        of phase "input" starts when the previous iteration is over.
         """
         ops = program.ops
         writers: dict[str, list[int]] = {}
@@ -83,13 +85,13 @@ class Dependencies:
             for s in op.streams:
                 after_last(i, on_stream[s])
             for b in op.reads:
-                if prefetched(b):
+                if prefetched(b) and op.phase != "input":
                     previous[i].update(writers.get(b, [])[-1:])
                 else:
                     after_last(i, writers.get(b, []))
             for b in op.writes:
                 if prefetched(b):
-                    previous[i].update(readers.get(b, []))
+                    previous[i].update(j for j in readers.get(b, []) if ops[j].phase != "input")
                 else:
                     after_readers(i, b)
                     after_last(i, writers[b])
@@ -208,20 +210,23 @@ def everyone(ready: Array, group: Group | None, layout: Layout) -> Array:
     return np.broadcast_to(grid.max(axis, keepdims=True), grid.shape).reshape(ready.shape)
 
 
-def run(program: Program, times: Sequence[Array]) -> Timeline:
+def run(program: Program, times: Sequence[Array], points: tuple[int, ...] = ()) -> Timeline:
     """Simulate iterations of `program` whose op i takes `times[i]` seconds, until the period settles.
 
-    The period of such a system is eventually constant or cyclic (Baccelli et al., Synchronization and Linearity,
-    ch. 3); when it has not settled after 24 iterations it is the mean over the second half.
+    `points`: shape of the design points, for results to have even where no time depends on them.
+
+    Every stream of every rank settles into a constant or cyclic increment, and the largest is the period (Baccelli et
+    al., Synchronization and Linearity, ch. 3: the growth rate of a max-plus linear system). Streams that have not
+    settled after 24 iterations count with their mean increment over the second half.
     """
     d = Dependencies.of(program)
     durations = [sum((times[i] for i in ops[1:]), times[ops[0]]) for ops in d.runs]
     previous_starts: list[Array] = []
     starts: list[Array] = []
     ends: list[Array] = []
-    finishes: list[Array] = []
+    finished: list[list[Array]] = []
     zero = np.zeros(1)
-    while len(finishes) < _MOST and not (len(finishes) > _FEWEST and _settled(finishes)):
+    while len(finished) < _MOST and not (len(finished) > _FEWEST and _settled(finished)):
         previous_starts, starts = starts, []
         current: list[Array] = []
         for here, previous, group, duration in zip(d.here, d.previous, d.groups, durations, strict=True):
@@ -235,16 +240,31 @@ def run(program: Program, times: Sequence[Array]) -> Timeline:
             starts.append(ready)
             current.append(ready + duration)
         ends = current
-        finishes.append(_latest_of([latest(ends[r]) for r in d.last]))
-    half = max(len(finishes) // 2, 1) if len(finishes) == _MOST else len(finishes) - 2
-    period = (finishes[-1] - finishes[half]) / (len(finishes) - 1 - half)
+        finished.append([ends[r] for r in d.last])
+    half = len(finished) // 2 if len(finished) == _MOST else len(finished) - 2
+    count = len(finished) - 1 - half
+    period = _latest_of(
+        [latest((e - f) / count) for e, f in zip(finished[-1], finished[half], strict=True)]
+    )
     first = -_latest_of([latest(-starts[r]) for r in d.first])
-    return Timeline(period, finishes[-1] - first, d, tuple(times), tuple(starts), tuple(previous_starts))
+    latency = _latest_of([latest(e) for e in finished[-1]]) - first
+    shape = np.broadcast_shapes(period.shape, points)
+    return Timeline(
+        np.broadcast_to(period, shape),
+        np.broadcast_to(latency, shape),
+        d,
+        tuple(times),
+        tuple(starts),
+        tuple(previous_starts),
+    )
 
 
-def _settled(finishes: list[Array]) -> bool:
-    last, before = finishes[-1] - finishes[-2], finishes[-2] - finishes[-3]
-    return bool(np.all(np.abs(last - before) <= _SETTLED * np.maximum(finishes[-1], 1e-30)))
+def _settled(finished: list[list[Array]]) -> bool:
+    """Whether no stream of any rank grew otherwise than in the iteration before."""
+    return all(
+        bool(np.all(np.abs((c - b) - (b - a)) <= _SETTLED * np.maximum(c, 1e-30)))
+        for a, b, c in zip(finished[-3], finished[-2], finished[-1], strict=True)
+    )
 
 
 def latest(times: Array) -> Array:

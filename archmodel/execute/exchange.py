@@ -10,7 +10,7 @@ from archmodel.execute.collectives import all_to_all
 from archmodel.execute.embedding import Bags, joined
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.functions import route_scope
-from archmodel.execute.machine import Machine
+from archmodel.execute.machine import NOTHING, Machine
 from archmodel.execute.network import Payload
 from archmodel.program import Op
 from archmodel.quantities import Array, itemsize
@@ -27,7 +27,7 @@ def input_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
             packed: list[tuple[Payload, str]] = []
             for shard in machine.ranks[target].shards[scope]:
                 if shard.present:
-                    mine = machine.ranks[source].features[shard.table].within(shard.row_start, shard.row_end)
+                    mine = machine.ranks[source].own_features[shard.table].within(shard.row_start, shard.row_end)
                     packed += [(mine.lengths, wires.length), (mine.ids, wires.index)]
             messages[source, target] = packed
     received = all_to_all(machine.network, members, messages)
@@ -60,14 +60,16 @@ def _count_memory(machine: Machine, messages: Messages) -> None:
 
 
 def rows_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
-    """Rows are samples, in member order: each member gets its own samples' vectors, from all, side by side."""
-    dtype = machine.program.buffers[op.reads[0]].dtype
+    """Rows are samples, in member order: each member gets its own samples' vectors, from all, side by side. A rank's
+    vectors may lie in several buffers, of which those that it has nothing in are left out."""
+    dtype = machine.program.buffers[op.writes[0]].dtype
     batches = [machine.local_batch[rank] for rank in members]
     edges = np.cumsum(batches)[:-1]
     messages: Messages = {}
     for source in members:
-        vectors = machine.ranks[source].read(op.reads[0])
-        _expect(op, vectors, rows=sum(batches))
+        brought = [v for name in op.reads if (v := machine.ranks[source].read(name)).shape != NOTHING]
+        vectors = np.concatenate(brought, axis=1) if brought else np.zeros((sum(batches), 0))
+        _expect(op, vectors, rows=sum(batches), columns=machine.columns(source, route_scope(op.name)))
         for target, part in zip(members, np.split(vectors, edges), strict=True):
             messages[source, target] = [(part, dtype)]
     received = all_to_all(machine.network, members, messages)
@@ -79,7 +81,7 @@ def rows_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
 def columns_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
     """The reverse: each member gets the columns that it made, of all members' samples."""
     scope, dtype = route_scope(op.name), machine.program.buffers[op.reads[0]].dtype
-    widths = [machine.ranks[rank].width(scope) for rank in members]
+    widths = [machine.columns(rank, scope) for rank in members]
     messages: Messages = {}
     for source in members:
         vectors = machine.ranks[source].read(op.reads[0])
@@ -89,7 +91,15 @@ def columns_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
     received = all_to_all(machine.network, members, messages)
     for target in members:
         parts = [_numbers(received[source, target][0]) for source in members]
-        machine.ranks[target].write(op.writes[0], np.concatenate(parts))
+        rank, vectors = machine.ranks[target], np.concatenate(parts)
+        if scope != "rank" or machine.program.bottom_rank is None:
+            rank.write(op.writes[0], vectors)
+            continue
+        *pooled, bottom = op.writes
+        tables, rest = np.split(vectors, [rank.width(scope)], axis=1)
+        for name in pooled:
+            rank.write(name, tables)
+        rank.write(bottom, rest if target == machine.program.bottom_rank else np.zeros(NOTHING))
 
 
 def _numbers(payload: Payload) -> Array:

@@ -8,8 +8,9 @@ import numpy as np
 
 from archmodel.execute.arithmetic import Counted, plain
 from archmodel.execute.embedding import Bags, Shard, row_sums
-from archmodel.execute.machine import SCOPE_OF_ROUTE, SPARSE_FEATURES, Rank
+from archmodel.execute.machine import SCOPE_OF_ROUTE, Rank
 from archmodel.execute.optimizers import STEPS
+from archmodel.parallel.inputs import SPARSE_FEATURES
 from archmodel.parallel.placement import ROUTES, Scope
 from archmodel.program import Op
 from archmodel.quantities import Array, itemsize
@@ -150,27 +151,41 @@ def segments(rank: Rank, scope: Scope) -> list[Shard]:
 
 
 def embedding_columns(rank: Rank, scope: Scope) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where each column of a route's features belongs among all tables' columns side by side."""
-    dims = rank.machine.placement.tables.embedding_dim
+    """Where each column of a route's features belongs among all tables' columns side by side, and, behind them, those
+    of a bottom MLP that one rank runs: they come after that rank's tables."""
+    machine = rank.machine
+    dims = machine.placement.tables.embedding_dim
     first = np.cumsum(dims) - dims
     columns = [first[s.table] + np.arange(s.column_start, s.column_end) for s in segments(rank, scope)]
+    if scope == "rank" and machine.program.bottom_rank is not None:
+        before = sum(len(other.shards[scope]) for other in machine.ranks[: machine.program.bottom_rank + 1])
+        columns.insert(before, dims.sum() + np.arange(machine.bottom_width))
     return np.concatenate([np.zeros(0, dtype=np.int64), *columns])
+
+
+@function("cast")
+def cast(rank: Rank, op: Op) -> None:
+    """The same numbers in another format."""
+    (x,) = operands(rank, op)
+    rank.write(op.writes[0], plain(x))
 
 
 @function("combine")
 def combine(rank: Rank, op: Op) -> None:
-    """Columns of all routes' features in table order."""
+    """Columns of all routes' features in table order, and apart from them those of a bottom MLP that one rank runs."""
     parts = [plain(x) for x in operands(rank, op)]
     out = np.full((parts[0].shape[0], sum(p.shape[1] for p in parts)), np.nan)
     for name, part in zip(op.reads, parts, strict=True):
         out[:, embedding_columns(rank, route_scope(name))] = part
-    rank.write(op.writes[0], out)
+    tables = int(rank.machine.placement.tables.embedding_dim.sum())
+    for name, part in zip(op.writes, np.split(out, [tables], axis=1), strict=False):
+        rank.write(name, part)
 
 
 @function("separate")
 def separate(rank: Rank, op: Op) -> None:
     """The reverse of `combine`."""
-    (whole,) = (plain(x) for x in operands(rank, op))
+    whole = np.concatenate([plain(x) for x in operands(rank, op)], axis=1)
     for name in op.writes:
         rank.write(name, whole[:, embedding_columns(rank, route_scope(name))])
 

@@ -21,6 +21,7 @@ from archmodel.execute.optimizers import State, new_state
 from archmodel.execute.parameters import Parameters
 from archmodel.execute.settings import Settings
 from archmodel.execute.traffic import Traffic
+from archmodel.parallel.bottom import BOTTOM
 from archmodel.parallel.placement import ROUTES, Placement, Scope
 from archmodel.parallel.plan import Plan
 from archmodel.program import Program
@@ -28,7 +29,8 @@ from archmodel.quantities import Array, itemsize
 from archmodel.workloads.layers import DENSE_INPUT, EMBEDDINGS
 
 WireMode = Literal["exact", "planned"]
-SPARSE_FEATURES = "sparse_features"
+NOTHING = (0, 0)
+"""Shape of a tensor on ranks that another rank computes it for."""
 SCOPE_OF_ROUTE: dict[str, Scope] = {route: scope for scope, route in ROUTES.items()}
 
 
@@ -42,6 +44,10 @@ class Rank:
     values: dict[str, Array] = field(default_factory=dict)
     features: list[Bags] = field(default_factory=list)
     """Local samples' indices, per table."""
+    coming_features: list[Bags] = field(default_factory=list)
+    """The same for the next batch."""
+    coming_values: dict[str, Array] = field(default_factory=dict)
+    """Buffers of the next batch: dense features and labels."""
     bags: dict[str, list[Bags | None]] = field(default_factory=dict)
     """Indices that have arrived, per shard of a route."""
     coming: dict[str, list[Bags | None]] = field(default_factory=dict)
@@ -102,6 +108,11 @@ class Rank:
         """Columns of the pooled vectors that this rank makes for a route."""
         return sum(shard.width for shard in self.shards[scope])
 
+    @property
+    def own_features(self) -> list[Bags]:
+        """Local samples' indices of the batch that the op at work serves."""
+        return self.coming_features if self.machine.ahead else self.features
+
 
 @dataclass
 class Machine:
@@ -119,11 +130,15 @@ class Machine:
     step: int = 0
     ahead: bool = False
     """True while the op at work serves the next batch."""
+    samples: Samples | None = None
+    """The batch that the op at work serves, where the input pipeline left it."""
 
     def __post_init__(self) -> None:
         self.traffic = Traffic(self.program.ranks)
         self.network = Network(self.program.layout, self._count, self._cast)
         routes = [route for scope, route in ROUTES.items() if len(self.placement.of_scope(scope))]
+        if self.program.bottom_rank is not None:
+            routes.append(ROUTES["rank"])
         self.rounded_buffers = frozenset(
             name
             for name, buffer in self.program.buffers.items()
@@ -146,38 +161,74 @@ class Machine:
         return range(self.program.ranks)
 
     def fill(self, parameters: Parameters) -> None:
-        """Give every rank its shards, its copy of the dense parameters, and zero optimizer state."""
+        """Give every rank its shards, its copy of the dense parameters that it holds (of others, a matrix or vector
+        without elements), and zero optimizer state."""
         for index in self.layout_ranks:
             rank = Rank(index, self, shards_of(self.placement, index, parameters, self.train))
-            for name, values in parameters.dense.items():
+            for name, whole in parameters.dense.items():
+                values = whole if index in self.holders(name) else np.zeros((0,) * whole.ndim)
                 rank.values[name] = values.copy()
                 if self.train:
                     rank.optimizer_state[name] = new_state(self.plan.dense_optimizer, values.shape)
             self.ranks.append(rank)
 
-    def take(self, samples: Samples, traffic: Traffic) -> None:
-        """Give every rank the indices of its own samples and count what follows into `traffic`."""
-        self.traffic = traffic
-        local_batch = samples.sparse.local_batch
-        edges = np.concatenate([[0], np.cumsum(local_batch)])
-        for rank in self.ranks:
-            rank.features = []
-        for lengths, ids in zip(samples.sparse.lengths, samples.sparse.ids, strict=True):
-            ends = np.concatenate([[0], np.cumsum(lengths)])
-            for rank in self.ranks:
-                first, last = int(edges[rank.index]), int(edges[rank.index + 1])
-                rank.features.append(Bags(lengths[first:last], ids[ends[first] : ends[last]]))
+    def holders(self, parameter: str) -> list[int]:
+        """Ranks that hold a dense parameter."""
+        elements = np.broadcast_to(self.program.buffers[parameter].elements, (self.program.ranks,))
+        return np.flatnonzero(elements).tolist()
 
-    def begin(self, samples: Samples) -> None:
-        """Load dense features and labels of the batch and record what stays in memory."""
-        edges = np.concatenate([[0], np.cumsum(samples.sparse.local_batch)])
+    def take(self, samples: Samples, traffic: Traffic) -> None:
+        """Serve this batch and count what follows into `traffic`. Its indices are on the ranks, unless they are to be
+        copied from host memory."""
+        self.traffic, self.samples = traffic, samples
+        if not self.plan.copy_input:
+            for rank in self.ranks:
+                self.give_sparse(rank)
+
+    def _mine(self, rank: Rank) -> slice:
+        """A rank's own samples."""
+        first = sum(self.local_batch[: rank.index])
+        return slice(first, first + self.local_batch[rank.index])
+
+    def give_sparse(self, rank: Rank) -> list[Bags]:
+        """Put the indices of a rank's own samples into its memory."""
+        assert self.samples is not None
+        sparse, mine = self.samples.sparse, self._mine(rank)
+        given = []
+        for lengths, ids in zip(sparse.lengths, sparse.ids, strict=True):
+            first, last = (int(lengths[:edge].sum()) for edge in (mine.start, mine.stop))
+            given.append(Bags(lengths[mine], ids[first:last]))
+        if self.ahead:
+            rank.coming_features = given
+        else:
+            rank.features = given
+        return given
+
+    def give_dense(self, rank: Rank) -> int:
+        """Put dense features and labels into a rank's memory; returns how many numbers. Those of all samples go to the
+        rank that alone reads them."""
+        assert self.samples is not None
+        alone, mine = self.program.bottom_rank, self._mine(rank)
+        given = {DENSE_INPUT: self.samples.dense if alone == rank.index else self.samples.dense[mine]}
+        if alone not in (None, rank.index):
+            given[DENSE_INPUT] = np.zeros(NOTHING)
+        if self.train:
+            given["labels"] = self.samples.labels[mine, None]
+        for name, values in given.items():
+            if self.ahead:
+                rank.coming_values[name] = values
+                rank.hold(name, values.size)
+            else:
+                rank.place(name, values)
+        return sum(values.size for values in given.values())
+
+    def begin(self) -> None:
+        """Load the batch's dense features and labels, unless they are to be copied, and record what stays in memory."""
         for rank in self.ranks:
-            mine = slice(int(edges[rank.index]), int(edges[rank.index + 1]))
-            rank.place(DENSE_INPUT, samples.dense[mine])
-            if self.train:
-                rank.place("labels", samples.labels[mine, None])
+            if not self.plan.copy_input:
+                self.give_dense(rank)
             if not self.placement.table.size:
-                rank.place(EMBEDDINGS, np.zeros((mine.stop - mine.start, 0)))
+                rank.place(EMBEDDINGS, np.zeros((self.local_batch[rank.index], 0)))
             self._hold_parameters(rank)
         self.step += 1
 
@@ -199,10 +250,25 @@ class Machine:
                     rank.hold(f"{ROUTES[scope]}.state.{tier}", sum(s.state_bytes for s in here))
 
     def turn(self) -> None:
-        """The next batch's indices become this one's."""
+        """The next batch's inputs become this one's."""
         for rank in self.ranks:
             rank.bags |= rank.coming
-            rank.coming = {}
+            rank.values |= rank.coming_values
+            rank.features = rank.coming_features or rank.features
+            rank.coming, rank.coming_values, rank.coming_features = {}, {}, []
+
+    @property
+    def bottom_width(self) -> int:
+        """Columns of the bottom MLP's output that travel with the table route; 0 when every rank makes its own."""
+        if self.program.bottom_rank is None:
+            return 0
+        elements = np.broadcast_to(self.program.buffers[BOTTOM].elements, (self.program.ranks,)).sum()
+        return int(elements) // sum(self.local_batch)
+
+    def columns(self, rank: int, scope: Scope) -> int:
+        """Columns that a rank brings to the exchange of a route."""
+        alone = scope == "rank" and rank == self.program.bottom_rank
+        return self.ranks[rank].width(scope) + (self.bottom_width if alone else 0)
 
     def sources(self, scope: Scope) -> list[int]:
         """Ranks whose samples make up the rows of a route's pooled vectors, in order. Node-wise shards keep the samples

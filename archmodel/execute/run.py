@@ -22,6 +22,7 @@ from archmodel.execute.machine import Machine, WireMode
 from archmodel.execute.parameters import Parameters, digest, initial
 from archmodel.execute.settings import Settings
 from archmodel.execute.traffic import Traffic
+from archmodel.parallel.inputs import HOST_FLOAT, SPARSE_FEATURES, tables_with_lengths
 from archmodel.parallel.lower import lower
 from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import Plan
@@ -33,10 +34,11 @@ from archmodel.program import (
     EmbeddingLookup,
     EmbeddingUpdate,
     Gemm,
+    HostCopy,
     Op,
     Program,
 )
-from archmodel.quantities import Array
+from archmodel.quantities import Array, itemsize
 from archmodel.workloads.layers import EMBEDDINGS
 from archmodel.workloads.recommendation import Workload
 
@@ -113,6 +115,23 @@ def _(work: EmbeddingUpdate, op: Op, machine: Machine) -> None:
     for rank in machine.ranks:
         bags = bags_for(rank, scope, op.reads[0])
         update(rank, rank.shards[scope], bags, rank.look(op.reads[1]), machine.settings.sparse_rate, machine.step)
+
+
+@run.register
+def _(work: HostCopy, op: Op, machine: Machine) -> None:
+    wires = machine.plan.wires
+    uneven = tables_with_lengths(machine.placement.tables)
+    filled = machine.placement.tables.num_embeddings > 0
+    for rank in machine.ranks:
+        dense = machine.give_dense(rank) * HOST_FLOAT
+        bags = machine.give_sparse(rank)
+        sparse = sum(b.ids.size * itemsize(wires.index) for b in bags)
+        if uneven:
+            sparse += sum(b.lengths.size * itemsize(wires.length) for b, has in zip(bags, filled, strict=True) if has)
+        if SPARSE_FEATURES in op.writes:
+            rank.hold(SPARSE_FEATURES, sparse)
+        for tier in ("ddr", "hbm"):
+            rank.touch(dense + sparse, tier)
 
 
 @run.register
@@ -220,7 +239,7 @@ def run_plan(
         machine.turn()
     for i, batch in enumerate(batches):
         machine.take(batch, traffic[i])
-        machine.begin(batch)
+        machine.begin()
         for op in program.ops:
             if not (prefetch and op.phase == "input"):
                 do(op, machine)
@@ -259,9 +278,9 @@ def do(op: Op, machine: Machine) -> None:
 
 
 def _fetch(machine: Machine, ops: Sequence[Op], batch: Samples, traffic: Traffic) -> None:
-    """Distribute the indices of a batch ahead of its turn."""
-    machine.take(batch, traffic)
+    """Copy and distribute a batch ahead of its turn."""
     machine.ahead = True
+    machine.take(batch, traffic)
     for op in ops:
         do(op, machine)
     machine.ahead = False
@@ -303,9 +322,11 @@ def gather(machine: Machine) -> Parameters:
     holders = [np.zeros(values.shape, dtype=np.int64) for values in whole]
     first = machine.ranks[0]
     dense = [n for n, buffer in machine.program.buffers.items() if buffer.role == "parameter" and n in first.values]
+    held = {name: machine.ranks[machine.holders(name)[0]].values[name] for name in dense}
     for rank in machine.ranks:
         for name in dense:
-            _same(rank.values[name], first.values[name], name, rank.index)
+            if rank.index in machine.holders(name):
+                _same(rank.values[name], held[name], name, rank.index)
         for shard, copy in zip(rank.shards["replica"], first.shards["replica"], strict=True):
             _same(shard.weights, copy.weights, tables.names[shard.table], rank.index)
         owned = [s for scope, shards in rank.shards.items() if scope != "replica" or rank is first for s in shards]
@@ -318,7 +339,7 @@ def gather(machine: Machine) -> Parameters:
             raise ExecutionError(
                 f"table {tables.names[t]}: {int((count != 1).sum())} elements are not held exactly once"
             )
-    return Parameters(tuple(whole), {name: first.values[name] for name in dense})
+    return Parameters(tuple(whole), held)
 
 
 def _same(a: Array, b: Array, name: str, rank: int) -> None:

@@ -2,7 +2,8 @@
 
 What is kept: several nodes stay several nodes; one table at least of every class (sharding, tier, dtype, optimizer,
 width class, empty or not, pooled evenly or not); which widths are equal, and whether they divide by four; an uneven
-batch stays uneven; the number of gradient buckets; wires, precisions, optimizers and prefetch.
+batch stays uneven; the number of gradient buckets; wires, precisions, optimizers, copies and prefetch; a bottom MLP on
+one rank.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from archmodel.execute.errors import ExecutionError
 from archmodel.parallel.placement import Placement
-from archmodel.parallel.plan import Plan, TablePlan, TablesPlan
+from archmodel.parallel.plan import BottomMlpPlan, Plan, TablePlan, TablesPlan
 from archmodel.parallel.resolve import resolve
 from archmodel.program import Layout
 from archmodel.workloads.recommendation import Recommendation, Workload
@@ -92,7 +93,14 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
             )
             for t in chosen
         }
-        smaller = _changed(plan, tables=TablesPlan(assign=assign), gradient_bucket=bucket, memory_reserve=0.0)
+        alone = plan.bottom_mlp.rank
+        smaller = _changed(
+            plan,
+            tables=TablesPlan(assign=assign),
+            gradient_bucket=bucket,
+            memory_reserve=0.0,
+            bottom_mlp=BottomMlpPlan(rank=None if alone is None else min(alone, on.ranks - 1)),
+        )
         return smaller, resolve(smaller, small.table_arrays, on, batch, ROOM)
 
     small_plan, small_placement = place(layout)

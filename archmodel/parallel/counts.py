@@ -38,6 +38,10 @@ class Counts(Protocol):
         """Distinct rows among them, (ranks, shards)."""
         ...
 
+    def sample_indices(self) -> Array:
+        """Indices of each rank's own samples in all tables together, (ranks,)."""
+        ...
+
     def input_traffic(self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int) -> Traffic:
         """Bytes of indices and lengths from every rank to every rank for the shards of a scope."""
         ...
@@ -74,6 +78,10 @@ class Expected:
         batches, which = np.unique(self.local_batch, return_inverse=True)
         by_batch = np.stack([self.tables.expected_unique(float(b)) for b in batches])
         return np.asarray(by_batch[which][:, placement.table[shards]])
+
+    def sample_indices(self) -> Array:
+        pooling = self.tables.pooling_factor[self.tables.num_embeddings > 0].sum()
+        return np.asarray(self.local_batch * pooling, dtype=np.float64)
 
     def input_traffic(self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int) -> Traffic:
         wanted = np.zeros(placement.layout.ranks)
@@ -142,6 +150,10 @@ class Observed:
             t = int(placement.table[shards[i]])
             result[r, i] = count(self.batch.ids[t][self.batch.rank_of_id[t] == r])  # type: ignore[operator]
         return result
+
+    def sample_indices(self) -> Array:
+        ranks = len(self.batch.local_batch)
+        return np.asarray(sum((np.bincount(r, minlength=ranks) for r in self.batch.rank_of_id), np.zeros(ranks)))
 
     def input_traffic(self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int) -> Traffic:
         ranks = placement.layout.ranks

@@ -1,4 +1,5 @@
-"""Lowering of the dense layers, data parallel: forward, backward, bucketed all-reduce of gradients, update.
+"""Lowering of the dense layers: forward, backward, bucketed all-reduce of gradients, update. They are data parallel,
+except those that an emitter of one rank alone is given: their gradients stay on that rank.
 
 Tensors are named by the layers; the gradient of tensor `x` is `x.gradient`. The gradient of a tensor that several
 layers read is accumulated in the epilogue of the product that comes last.
@@ -6,6 +7,7 @@ layers read is accumulated in the epilogue of the product that comes last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 
 import numpy as np
@@ -49,17 +51,20 @@ def elementwise(
     return Elementwise(function, e.batch * reads * size, e.batch * writes * size, e.batch * operations, dtype)
 
 
-def declare_parameters(e: Emitter, layers: tuple[Layer, ...], train: bool) -> None:
-    """Weights, biases, gradients and optimizer state of all dense layers."""
-    master, compute = e.plan.precision.parameters, e.plan.precision.compute
-    for name, elements in parameters(layers).items():
-        e.buffer(name, "parameter", elements, compute)
-        if train:
-            e.buffer(gradient(name), "gradient", elements, e.plan.wires.dense_gradient)
-    total = sum(parameters(layers).values())
+def declare_parameters(groups: Sequence[tuple[Emitter, tuple[Layer, ...]]], train: bool) -> None:
+    """Weights, biases, gradients and optimizer state of all dense layers, on the ranks that run them."""
+    e = groups[0][0]
+    plan, total = e.plan, np.zeros(1)
+    master, compute = plan.precision.parameters, plan.precision.compute
+    for at, layers in groups:
+        for name, elements in parameters(layers).items():
+            e.buffer(name, "parameter", at.each(elements), compute)
+            if train:
+                e.buffer(gradient(name), "gradient", at.each(elements), plan.wires.dense_gradient)
+        total = total + at.each(sum(parameters(layers).values()))
     if train and itemsize(master) > itemsize(compute):
         e.buffer("dense.master", "parameter", total, master)
-    moments = OPTIMIZER_MOMENTS[e.plan.dense_optimizer]
+    moments = OPTIMIZER_MOMENTS[plan.dense_optimizer]
     if train and moments:
         e.buffer("dense.state", "optimizer_state", total * moments, master)
 
@@ -96,12 +101,12 @@ def _(layer: Linear, e: Emitter) -> None:
     fused = e.plan.fused_epilogues
     work = Gemm(
         e.batch,
-        one(layer.out_features),
-        one(layer.in_features),
+        e.each(layer.out_features),
+        e.each(layer.in_features),
         e.plan.precision.compute,
         transpose_b=True,
         epilogue="bias_relu" if layer.relu and fused else "bias",
-        epilogue_reads=one(layer.out_features),
+        epilogue_reads=e.each(layer.out_features),
     )
     e.op(
         f"{layer.name}.forward",
@@ -124,26 +129,26 @@ def _(layer: Linear, e: Emitter, relu_outputs: set[str]) -> None:
         masked = fused and layer.input in relu_outputs
         work = Gemm(
             e.batch,
-            one(layer.in_features),
-            one(n),
+            e.each(layer.in_features),
+            e.each(n),
             compute,
             epilogue="relu_grad" if masked else "",
-            epilogue_reads=e.batch * layer.in_features if masked else one(0),
+            epilogue_reads=e.batch * layer.in_features if masked else e.each(0),
         )
         reads = (upstream, f"{layer.name}.weight", *([layer.input] if masked else []))
         e.op(f"{layer.name}.input_gradient", "backward", work, reads, (gradient(layer.input),))
         if not fused:
-            _mask(e, layer.input, layer.in_features, relu_outputs)
+            mask(e, layer.input, layer.in_features, relu_outputs)
     weight, bias = gradient(f"{layer.name}.weight"), gradient(f"{layer.name}.bias")
     kept = e.plan.wires.dense_gradient
     work = Gemm(
-        one(n),
-        one(layer.in_features),
+        e.each(n),
+        e.each(layer.in_features),
         e.batch,
         compute,
         transpose_a=True,
         epilogue="bias_grad" if fused else "",
-        epilogue_writes=one(n if fused else 0),
+        epilogue_writes=e.each(n if fused else 0),
         output_dtype=kept,
     )
     e.op(
@@ -154,7 +159,8 @@ def _(layer: Linear, e: Emitter, relu_outputs: set[str]) -> None:
         (weight, bias) if fused else (weight,),
     )
     if not fused:
-        total = Elementwise("bias_grad", e.batch * n * itemsize(compute), one(n * itemsize(kept)), e.batch * n, compute)
+        upstream_bytes = e.batch * n * itemsize(compute)
+        total = Elementwise("bias_grad", upstream_bytes, e.each(n * itemsize(kept)), e.batch * n, compute)
         e.op(f"{layer.name}.bias_gradient", "backward", total, (upstream,), (bias,))
 
 
@@ -177,7 +183,7 @@ def _(layer: Dot, e: Emitter, relu_outputs: set[str]) -> None:
         (gradient(layer.output), layer.bottom, layer.embeddings),
         (gradient(layer.bottom), gradient(layer.embeddings)),
     )
-    _mask(e, layer.bottom, layer.dim, relu_outputs)
+    mask(e, layer.bottom, layer.dim, relu_outputs)
 
 
 @forward.register
@@ -199,10 +205,10 @@ def _(layer: Concatenate, e: Emitter, relu_outputs: set[str]) -> None:
         (gradient(layer.output),),
         (gradient(layer.bottom), gradient(layer.embeddings)),
     )
-    _mask(e, layer.bottom, layer.bottom_features, relu_outputs)
+    mask(e, layer.bottom, layer.bottom_features, relu_outputs)
 
 
-def _mask(e: Emitter, tensor: str, width: int, relu_outputs: set[str]) -> None:
+def mask(e: Emitter, tensor: str, width: int, relu_outputs: set[str]) -> None:
     """Pass a gradient back through a ReLU that no product's epilogue covers."""
     if tensor in relu_outputs:
         work = elementwise(e, "relu_grad", 2 * width, width, width)
@@ -312,10 +318,14 @@ def _(layer: BinaryCrossEntropy, e: Emitter, relu_outputs: set[str]) -> None:
 
 
 class GradientBuckets:
-    """Gathers dense gradients in backward order and all-reduces them bucket by bucket as they become ready."""
+    """Gathers dense gradients in backward order and all-reduces them bucket by bucket as they become ready.
 
-    def __init__(self, e: Emitter, layers: tuple[Layer, ...]) -> None:
+    `first`: number of the first bucket. What one rank alone computes needs no all-reduce.
+    """
+
+    def __init__(self, e: Emitter, layers: tuple[Layer, ...], first: int = 0) -> None:
         self.e = e
+        self.first = first
         self.elements = parameters(layers)
         self.pending: list[str] = []
         self.buckets: list[list[str]] = []
@@ -328,17 +338,17 @@ class GradientBuckets:
             self.flush()
 
     def flush(self) -> None:
-        """All-reduce what has gathered."""
+        """Close the bucket and all-reduce it."""
         if not self.pending:
             return
-        e, names = self.e, tuple(gradient(p) for p in self.pending)
-        if e.layout.ranks > 1:
+        e, names, i = self.e, tuple(gradient(p) for p in self.pending), self.first + len(self.buckets)
+        if e.layout.ranks > 1 and e.only is None:
             total = sum(self.elements[p] for p in self.pending)
             dtype = e.plan.wires.dense_gradient
-            e.buffer(f"dense.bucket_{len(self.buckets)}", "communication", total, dtype)
+            e.buffer(f"dense.bucket_{i}", "communication", total, dtype)
             algorithm = algorithms.all_reduce(e.layout, total * itemsize(dtype))
             work = Collective("all_reduce", "world", algorithm, blocks(total, e), dtype, e.layout)
-            e.op(f"dense.all_reduce_{len(self.buckets)}", "backward", work, names, names, e.streams("world"))
+            e.op(f"dense.all_reduce_{i}", "backward", work, names, names, e.streams("world"))
         self.buckets.append(self.pending)
         self.pending = []
 
@@ -349,15 +359,15 @@ class GradientBuckets:
         optimizer = e.plan.dense_optimizer
         moments = OPTIMIZER_MOMENTS[optimizer]
         mixed = itemsize(master) > itemsize(compute)
-        for i, names in enumerate(self.buckets):
+        for i, names in enumerate(self.buckets, self.first):
             n = float(sum(self.elements[p] for p in names))
             weights = n * itemsize(master if mixed else compute)
             state = weights + n * moments * itemsize(master)  # weights and moments, read and written
             work = Elementwise(
                 optimizer,
-                one(n * itemsize(e.plan.wires.dense_gradient) + state),
-                one(state + (n * itemsize(compute) if mixed else 0.0)),
-                one(n * OPTIMIZER_OPERATIONS[optimizer]),
+                e.each(n * itemsize(e.plan.wires.dense_gradient) + state),
+                e.each(state + (n * itemsize(compute) if mixed else 0.0)),
+                e.each(n * OPTIMIZER_OPERATIONS[optimizer]),
                 master,
             )
             e.op(f"dense.update_{i}", "update", work, tuple(gradient(p) for p in names), tuple(names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,13 +19,28 @@ def per_rank(values: Array | IntArray) -> Array:
 
 @dataclass
 class Emitter:
-    """Collects ops and buffers."""
+    """Collects ops and buffers. `only`: the rank that alone does what is emitted; None: all do."""
 
     plan: Plan
     layout: Layout
     local_batch: IntArray
     ops: list[Op] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    only: int | None = None
+
+    def alone(self, rank: int) -> Emitter:
+        """Emits into the same Program what `rank` alone does, for the whole batch."""
+        batch = np.zeros_like(self.local_batch)
+        batch[rank] = self.local_batch.sum()
+        return replace(self, local_batch=batch, only=rank)
+
+    def each(self, amount: float) -> Array:
+        """An amount that is equal on every rank that does the work: (1,), or (ranks,) with zeros on the others."""
+        if self.only is None:
+            return np.array([float(amount)])
+        amounts = np.zeros(self.layout.ranks)
+        amounts[self.only] = amount
+        return amounts
 
     @property
     def batch(self) -> Array:
@@ -69,6 +84,7 @@ class Emitter:
             return ("scale_out",)
         return ("scale_up", "scale_out")
 
-    def program(self) -> Program:
+    def program(self, bottom_rank: int | None = None) -> Program:
         """The finished Program."""
-        return Program(tuple(self.ops), self.buffers, self.layout, per_rank(self.local_batch), self.plan.graph_capture)
+        batch = per_rank(self.local_batch)
+        return Program(tuple(self.ops), self.buffers, self.layout, batch, self.plan.graph_capture, bottom_rank)

@@ -25,13 +25,15 @@ def homes(
     size: Array,
     cost: Array,
     usable: Array,
+    other_load: Array,
 ) -> IntArray:
     """Rank or node of every shard (S,). `ranks`, `nodes`: what the plan names, per table (T,), None where nothing.
 
-    `size` and `cost` are bytes held and bytes moved by a shard, `usable` the bytes that a rank of its tier has.
+    `size` and `cost` are bytes held and bytes moved by a shard, `usable` the bytes that a rank of its tier has,
+    `other_load` (ranks,) bytes moved by other work than tables.
     """
     home = np.full(len(table), -1, dtype=np.int64)
-    load, held = np.zeros(layout.ranks), np.zeros(layout.ranks)
+    load, held = np.array(other_load, dtype=np.float64), np.zeros(layout.ranks)
 
     def put(s: int, at: int) -> None:
         home[s] = at

@@ -3,19 +3,22 @@
 Issue order (what overlaps follows from it and from the streams): distribute indices, look up, start the exchange of
 pooled vectors, bottom MLP meanwhile; interaction and top MLP; backward in reverse, all-reducing dense gradients bucket
 by bucket; the gradient exchange of embeddings starts before the bottom MLP's backward; updates last.
-Neo (arXiv 2104.05158) overlaps the same way.
+Neo (arXiv 2104.05158) overlaps the same way. When the bottom MLP runs on one rank, both exchanges carry its output and
+gradient too, so the first waits for it and its backward waits for the second.
 """
 
 from __future__ import annotations
 
+from archmodel.parallel.bottom import around_embeddings, bottom_of, reading_exchanged
 from archmodel.parallel.counts import Counts, Expected
-from archmodel.parallel.dense import GradientBuckets, backward, declare_parameters, forward
+from archmodel.parallel.dense import GradientBuckets, backward, declare_parameters, forward, mask
 from archmodel.parallel.emit import Emitter
+from archmodel.parallel.inputs import copy_inputs, declare_inputs
 from archmodel.parallel.placement import Placement, split_evenly
 from archmodel.parallel.plan import Plan
 from archmodel.parallel.sparse import SparseLowering
 from archmodel.program import Program
-from archmodel.workloads.layers import DENSE_INPUT, EMBEDDINGS, Layer, Linear
+from archmodel.workloads.layers import EMBEDDINGS, Linear
 from archmodel.workloads.recommendation import Workload
 
 
@@ -25,56 +28,52 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     local_batch = split_evenly(workload.global_batch, layout.ranks)
     train = workload.mode == "train"
     e = Emitter(plan, layout, local_batch)
+    counts = counts or Expected(workload.table_arrays, local_batch)
     layers = workload.layers()
-    _declare_inputs(e, workload)
-    declare_parameters(e, layers, train)
-    sparse = SparseLowering(e, placement, counts or Expected(workload.table_arrays, local_batch), train)
-    before, after = _around_embeddings(layers)
+    before, after = around_embeddings(layers)
+    bottom = bottom_of(e, before)
+    below = bottom.e if bottom else e
+    after = reading_exchanged(after) if bottom else after
+    declare_inputs(e, below, workload)
+    declare_parameters([(below, before), (e, after)], train)
+    sparse = SparseLowering(e, placement, counts, train, bottom)
 
+    copy_inputs(e, below, workload, counts)
     sparse.input()
-    if sparse.routes:
-        sparse.lookup()
+    sparse.lookup()
+    if not bottom:
         sparse.exchange()
     for layer in before:
-        forward(layer, e)
-    if sparse.routes:
+        forward(layer, below)
+    if bottom:
+        sparse.exchange()
+    if sparse.exchanged:
         sparse.combine()
     else:
         e.activation(EMBEDDINGS, 0)
     for layer in after:
         forward(layer, e)
+    bottom_rank = below.only
     if not train:
-        return e.program()
+        return e.program(bottom_rank)
 
     relu_outputs = {x.output for x in layers if isinstance(x, Linear) and x.relu}
-    buckets = GradientBuckets(e, layers)
+    upper = GradientBuckets(e, after)
     for layer in reversed(after):
         backward(layer, e, relu_outputs)
-        buckets.after(layer)
-    buckets.flush()
-    if sparse.routes:
+        upper.after(layer)
+    upper.flush()
+    if sparse.exchanged:
         sparse.split()
         sparse.exchange_gradients()
+    under = GradientBuckets(below, before, first=len(upper.buckets))
+    if bottom:
+        mask(below, bottom.output, bottom.width, relu_outputs)
     for layer in reversed(before):
-        backward(layer, e, relu_outputs)
-        buckets.after(layer)
-    buckets.flush()
-    if sparse.routes:
-        sparse.update()
-    buckets.update()
-    return e.program()
-
-
-def _declare_inputs(e: Emitter, workload: Workload) -> None:
-    width = getattr(workload, "dense_features", 0)
-    e.buffer(DENSE_INPUT, "input", e.batch * width, e.plan.precision.compute, prefetched=True)
-    if workload.mode == "train":
-        e.buffer("labels", "input", e.batch, "fp32", prefetched=True)
-
-
-def _around_embeddings(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
-    """Layers before the first that reads the pooled embeddings, and the rest."""
-    for i, layer in enumerate(layers):
-        if getattr(layer, "embeddings", None) == EMBEDDINGS:
-            return layers[:i], layers[i:]
-    return layers, ()
+        backward(layer, below, relu_outputs)
+        under.after(layer)
+    under.flush()
+    sparse.update()
+    upper.update()
+    under.update()
+    return e.program(bottom_rank)

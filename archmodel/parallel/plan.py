@@ -132,17 +132,38 @@ class Precision(Component):
     parameters: FloatDtype = Field(default="fp32", description="master copy of dense parameters and optimizer state")
 
 
+class BottomMlpPlan(Component):
+    """Where the bottom MLP runs: `data_parallel`, or `{rank: 0}`."""
+
+    rank: int | None = Field(
+        default=None,
+        ge=0,
+        description="rank that runs it alone, for the whole batch, its output exchanged like a pooled feature; "
+        "left out: every rank runs it for its own samples",
+    )
+
+
 class Plan(Component):
     """The whole parallel plan of a design."""
 
     dense: Literal["data_parallel"] = Field(default="data_parallel", description="dense layers are replicated")
+    bottom_mlp: Annotated[BottomMlpPlan, BeforeValidator(lambda v: {} if v == "data_parallel" else v)] = Field(
+        default_factory=BottomMlpPlan, description="layers below the interaction: data_parallel, or {rank: 0}"
+    )
     dense_optimizer: Literal["sgd", "adagrad", "adam"] = Field(default="sgd", description="optimizer of dense layers")
     tables: Annotated[TablesPlan, BeforeValidator(lambda v: {"default": v} if isinstance(v, str) else v)] = Field(
         default_factory=TablesPlan, description="embedding tables"
     )
     wires: Wires = Field(default_factory=Wires, description="precisions on the wire")
     precision: Precision = Field(default_factory=Precision, description="precisions of the dense layers")
-    prefetch_input: bool = Field(default=False, description="distribute the next batch's indices during this one")
+    prefetch_input: bool = Field(
+        default=False, description="copy the next batch and distribute its indices during this one"
+    )
+    copy_input: bool = Field(
+        default=False,
+        description="the batch is copied from host memory over the host link every iteration; "
+        "false: it lies in device memory when the iteration starts",
+    )
     graph_capture: bool = Field(default=True, description="kernels are launched from a captured graph")
     fused_epilogues: bool = Field(
         default=True,

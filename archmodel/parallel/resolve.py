@@ -53,9 +53,20 @@ class _Entries:
         return values[self.of_table]
 
 
-def resolve(plan: Plan, tables: Tables, layout: Layout, global_batch: int, capacity: dict[str, float]) -> Placement:
-    """Shards of every table. `capacity`: bytes of each tier per rank. Raises PlanError with every problem found."""
+def resolve(
+    plan: Plan,
+    tables: Tables,
+    layout: Layout,
+    global_batch: int,
+    capacity: dict[str, float],
+    other_load: Array | None = None,
+) -> Placement:
+    """Shards of every table. `capacity`: bytes of each tier per rank. `other_load` (ranks,): bytes that other work than
+    tables moves in an iteration. Raises PlanError with every problem found."""
     problems: list[tuple[str, str]] = []
+    alone = plan.bottom_mlp.rank
+    if alone is not None and alone >= layout.ranks:
+        problems.append(("plan.bottom_mlp.rank", f"{alone} does not exist; there are {layout.ranks} ranks, from 0"))
     if plan.wires.index == "int32" and len(tables) and tables.num_embeddings.max() > 2**31:
         longest = tables.names[int(tables.num_embeddings.argmax())]
         problems.append(("plan.wires.index", f"int32 cannot name every row of table {longest}; int64 can"))
@@ -76,7 +87,8 @@ def resolve(plan: Plan, tables: Tables, layout: Layout, global_batch: int, capac
     pieces = _pieces(entries, sharding, layout)
     usable = np.array([capacity[t] for t in tier]) * (1.0 - float(plan.memory_reserve)) if len(tables) else size
     sharding, pieces = kinds_and_pieces(sharding, pieces, tables, tier, size, cost, usable, layout, global_batch)
-    return _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable)
+    load = np.zeros(layout.ranks) if other_load is None else other_load
+    return _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable, load)
 
 
 def parameter_bytes(tables: Tables, columns: Array, element: Array, optimizer: npt.NDArray[np.str_]) -> Array:
@@ -196,6 +208,7 @@ def _shards(
     size: Array,
     cost: Array,
     usable: Array,
+    other_load: Array,
 ) -> Placement:
     """Cut columns into pieces (multiples of four where the width allows) and give every shard a home."""
     cuts = np.isin(sharding, ["column_wise", "table_column_wise", "grid_wise"])
@@ -222,6 +235,7 @@ def _shards(
         size[table] * fraction,
         cost[table] * fraction,
         usable[table],
+        other_load,
     )
     return Placement(
         tables,

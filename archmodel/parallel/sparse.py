@@ -6,6 +6,7 @@ node_row    table-row-wise, grid-wise           reduce-scatter, rail all-to-all 
 row         row-wise                            reduce-scatter                         all-gather
 replicated  data parallel                       none                                   all-reduce of the whole gradient
 
+The output of a bottom MLP that runs on one rank travels with the table route, as further columns of that rank.
 Each route has one fused lookup and one fused update. A rank with nothing on a route does zero work in it.
 """
 
@@ -17,9 +18,11 @@ from functools import partial
 import numpy as np
 
 from archmodel.parallel import algorithms
+from archmodel.parallel.bottom import BOTTOM, Bottom
 from archmodel.parallel.counts import Counts
 from archmodel.parallel.dense import blocks, gradient, one
 from archmodel.parallel.emit import Emitter, per_rank
+from archmodel.parallel.inputs import SPARSE_FEATURES
 from archmodel.parallel.placement import ROUTES, Blocks, Placement, Scope
 from archmodel.parallel.resolve import STATE_BYTES_PER_ELEMENT, STATE_BYTES_PER_ROW
 from archmodel.program import (
@@ -33,15 +36,18 @@ from archmodel.program import (
     Tier,
     sectors,
 )
-from archmodel.quantities import Array, itemsize
+from archmodel.quantities import Array, Dtype, itemsize
 from archmodel.workloads.layers import EMBEDDINGS
 
 TIERS: tuple[Tier, ...] = ("hbm", "ddr")
-SPARSE_FEATURES = "sparse_features"
-"""What an input pipeline leaves on every rank: indices of its own samples in all tables."""
 STEP_OPERATIONS = {"sgd": 2, "rowwise_adagrad": 4, "adagrad": 7, "adam": 12}
 STEP_OPERATIONS_PER_ROW = {"sgd": 0, "rowwise_adagrad": 5, "adagrad": 0, "adam": 0}
 """Operations of one optimizer step per element of a row, and per row on top: counted from the update equations."""
+
+
+def stored(compute: Dtype) -> Dtype:
+    """Format that tensors of a compute precision have in memory: tf32 is fp32 there."""
+    return "fp32" if compute == "tf32" else compute
 
 
 @dataclass
@@ -170,6 +176,7 @@ class SparseLowering:
     placement: Placement
     counts: Counts
     train: bool
+    bottom: Bottom | None = None
     routes: dict[Scope, Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -186,6 +193,13 @@ class SparseLowering:
     def distributed(self) -> bool:
         """True when anything has to travel."""
         return self.e.layout.ranks > 1
+
+    @property
+    def exchanged(self) -> dict[Scope, Amounts]:
+        """Routes that bring the interaction its features: those of tables, and the bottom MLP's."""
+        if self.bottom is None or "rank" in self.routes:
+            return self.routes
+        return {"rank": Amounts(self.e.layout.ranks), **self.routes}
 
     def _declare(self) -> None:
         e = self.e
@@ -250,12 +264,25 @@ class SparseLowering:
         return f"{ROUTES[scope]}.{'pooled' if scope == 'replica' or not self.distributed else 'features'}"
 
     def _local_width(self, scope: Scope) -> int:
-        return int(self.placement.columns[self.placement.of_scope(scope)].sum())
+        tables = int(self.placement.columns[self.placement.of_scope(scope)].sum())
+        return tables + (self.bottom.width if self.bottom and scope == "rank" else 0)
+
+    def _width(self, scope: Scope, a: Amounts) -> Array:
+        """Columns that each rank brings to a route's exchange, (ranks,)."""
+        return a["width"] + (self.bottom.e.each(self.bottom.width) if self.bottom and scope == "rank" else 0.0)
+
+    def _cast(self, name: str, source: tuple[str, Dtype], target: tuple[str, Dtype]) -> None:
+        """Change the format of a tensor of the bottom MLP's output width, on its rank."""
+        assert self.bottom is not None
+        e, elements = self.bottom.e, self.bottom.e.batch * self.bottom.width
+        read, written = (elements * itemsize(dtype) for _, dtype in (source, target))
+        work = Elementwise("cast", read, written, one(0), self.e.plan.precision.compute)
+        e.op(name, "forward" if name.endswith("forward") else "backward", work, (source[0],), (target[0],))
 
     def exchange(self) -> None:
         """Bring pooled vectors to the ranks of their samples."""
         e, dtype = self.e, self.e.plan.wires.lookup_forward
-        for scope, a in self.routes.items():
+        for scope, a in self.exchanged.items():
             name = ROUTES[scope]
             if self._features(scope).endswith("pooled"):
                 continue
@@ -267,8 +294,9 @@ class SparseLowering:
         batch, size = e.local_batch.astype(np.float64), itemsize(dtype)
         pooled = f"{name}.pooled"
         if scope == "rank":
-            work = AllToAll("world", OuterTraffic(a["width"] * size, batch), dtype, e.layout)
-            e.op(f"{name}.pooled_all_to_all", "forward", work, (pooled,), (features,), e.streams("world"))
+            work = AllToAll("world", OuterTraffic(self._width(scope, a) * size, batch), dtype, e.layout)
+            reads = (*((pooled,) if scope in self.routes else ()), *self._bottom_output())
+            e.op(f"{name}.pooled_all_to_all", "forward", work, reads, (features,), e.streams("world"))
         elif scope == "world":
             algorithm = algorithms.reduce_scatter(e.layout)
             reduce = Collective("reduce_scatter", "world", algorithm, batch * a["width"], dtype, e.layout)
@@ -285,6 +313,27 @@ class SparseLowering:
                 rail = AllToAll("rail", OuterTraffic(a["width"] * size, batch), dtype, e.layout)
                 e.op(f"{name}.pooled_all_to_all", "forward", rail, (partial,), (features,), e.streams("rail"))
 
+    def _bottom_output(self) -> tuple[str, ...]:
+        """What the bottom MLP's rank sends, in the wire's format; nothing when there is no such rank."""
+        if self.bottom is None:
+            return ()
+        e, wire, compute = self.bottom.e, self.e.plan.wires.lookup_forward, self.e.plan.precision.compute
+        if wire == stored(compute):
+            return (self.bottom.output,)
+        sent = e.activation("table.bottom", self.bottom.width, wire)
+        self._cast("bottom.cast.forward", (self.bottom.output, compute), (sent, wire))
+        return (sent,)
+
+    def _bottom_gradient(self) -> tuple[str, ...]:
+        """Where the gradient of what the bottom MLP's rank sent arrives."""
+        if self.bottom is None:
+            return ()
+        e, wire = self.bottom.e, self.e.plan.wires.lookup_backward
+        wanted = e.activation(gradient(self.bottom.output), self.bottom.width)
+        if wire == stored(self.e.plan.precision.compute):
+            return (wanted,)
+        return (e.activation(gradient("table.bottom"), self.bottom.width, wire),)
+
     def _rail_batch(self) -> Array:
         """Samples of all ranks with the same local index, (ranks,)."""
         layout = self.e.layout
@@ -292,10 +341,12 @@ class SparseLowering:
         return np.tile(rail.astype(np.float64), layout.nodes)
 
     def combine(self) -> None:
-        """Lay the routes' vectors side by side, in table order, in the compute precision."""
+        """Lay the routes' vectors side by side, in table order, in the compute precision; the bottom MLP's apart."""
         e = self.e
-        width = sum(self._local_width(s) for s in self.routes)
-        e.activation(EMBEDDINGS, width)
+        width = sum(self._local_width(s) for s in self.exchanged)
+        e.activation(EMBEDDINGS, width - (self.bottom.width if self.bottom else 0))
+        if self.bottom:
+            e.activation(BOTTOM, self.bottom.width)
         reads = e.batch * width * itemsize(e.plan.wires.lookup_forward)
         writes = e.batch * width * itemsize(e.plan.precision.compute)
         work = Elementwise("combine", reads, writes, one(0), e.plan.precision.compute)
@@ -303,15 +354,15 @@ class SparseLowering:
             "embeddings.combine",
             "forward",
             work,
-            tuple(self._features(s) for s in self.routes),
-            (EMBEDDINGS,),
+            tuple(self._features(s) for s in self.exchanged),
+            (EMBEDDINGS, BOTTOM) if self.bottom else (EMBEDDINGS,),
         )
 
     def split(self) -> None:
         """Cut the gradient of all pooled vectors into one buffer per route, in the backward wire's precision."""
         e, dtype = self.e, self.e.plan.wires.lookup_backward
-        width = sum(self._local_width(s) for s in self.routes)
-        for scope in self.routes:
+        width = sum(self._local_width(s) for s in self.exchanged)
+        for scope in self.exchanged:
             e.activation(gradient(f"{ROUTES[scope]}.features"), self._local_width(scope), dtype)
         reads = e.batch * width * itemsize(e.plan.precision.compute)
         work = Elementwise("separate", reads, e.batch * width * itemsize(dtype), one(0), e.plan.precision.compute)
@@ -319,24 +370,26 @@ class SparseLowering:
             "embeddings.split",
             "backward",
             work,
-            (gradient(EMBEDDINGS),),
-            tuple(gradient(f"{ROUTES[s]}.features") for s in self.routes),
+            (gradient(EMBEDDINGS), gradient(BOTTOM)) if self.bottom else (gradient(EMBEDDINGS),),
+            tuple(gradient(f"{ROUTES[s]}.features") for s in self.exchanged),
         )
 
     def exchange_gradients(self) -> None:
         """Bring gradients of pooled vectors to the ranks that hold the rows."""
         e, dtype = self.e, self.e.plan.wires.lookup_backward
         batch, size = e.local_batch.astype(np.float64), itemsize(dtype)
-        for scope, a in self.routes.items():
+        for scope, a in self.exchanged.items():
             name = ROUTES[scope]
             if scope == "replica" or not self.distributed:
                 continue
             local, owned = gradient(f"{name}.features"), gradient(f"{name}.pooled")
             total = float(batch.sum())
-            e.buffer(owned, "activation", a["width"] * total, dtype)
+            if scope in self.routes:
+                e.buffer(owned, "activation", a["width"] * total, dtype)
             if scope == "rank":
-                work = AllToAll("world", OuterTraffic(batch, a["width"] * size), dtype, e.layout)
-                e.op(f"{name}.gradient_all_to_all", "backward", work, (local,), (owned,), e.streams("world"))
+                work = AllToAll("world", OuterTraffic(batch, self._width(scope, a) * size), dtype, e.layout)
+                writes = (*((owned,) if scope in self.routes else ()), *self._bottom_gradient())
+                e.op(f"{name}.gradient_all_to_all", "backward", work, (local,), writes, e.streams("world"))
             elif scope == "world":
                 gather = Collective(
                     "all_gather", "world", algorithms.reduce_scatter(e.layout), batch * a["width"], dtype, e.layout
@@ -359,6 +412,9 @@ class SparseLowering:
                     )
                 gather = Collective("all_gather", "node", "ring", self._rail_batch() * a["width"], dtype, e.layout)
                 e.op(f"{name}.gradient_all_gather", "backward", gather, (partial,), (owned,), e.streams("node"))
+        if self.bottom and dtype != stored(e.plan.precision.compute):
+            arrived, wanted = gradient("table.bottom"), gradient(self.bottom.output)
+            self._cast("bottom.cast.backward", (arrived, dtype), (wanted, e.plan.precision.compute))
 
     def update(self) -> None:
         """Exact sparse update per route; replicated tables all-reduce a dense gradient and step every row."""

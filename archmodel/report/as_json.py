@@ -62,6 +62,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "streams": phase.stream.split("+"),
         "ops": list(phase.ops),
         "slowest": phase.slowest,
+        "exposed": phase.exposed,
         "median": phase.median,
         "bound": phase.bound,
     }

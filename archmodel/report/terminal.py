@@ -189,7 +189,8 @@ def _indented(block: RenderableType) -> RenderableType:
 
 def phase_table(estimate: Estimate) -> Table:
     """A row per group of ops, in program order."""
-    rows = table("phase", "", "slowest", "median", "on", "time goes to", right=("slowest", "median"))
+    numbers = ("slowest", "median", "exposed")
+    rows = table("phase", "", "slowest", "median", "exposed", "on", "time goes to", right=numbers)
     last = None
     for phase in estimate.phases:
         parts = parts_of(estimate.op(name) for name in phase.ops)
@@ -198,6 +199,7 @@ def phase_table(estimate: Estimate) -> Table:
             Text(one_line(phase.name)),
             whole(time(phase.slowest)),
             whole(time(phase.median)),
+            whole(time(phase.exposed)) if phase.exposed else Text(""),
             on(phase.stream),
             shares(parts),
         )

@@ -129,3 +129,14 @@ def test_a_design_runs_on_a_node_of_cpus(tmp_path: Path) -> None:
 def test_a_missing_format_of_the_cpu_is_named(tmp_path: Path) -> None:
     with pytest.raises((ArchmodelError, DesignError), match="EPYC 7742 has no bf16"):
         am.estimate(design(tmp_path).with_({"plan.precision.compute": "bf16"}))
+
+
+def test_explain_names_the_laws_and_parts_of_a_cpu(tmp_path: Path) -> None:
+    from archmodel.report.explain import explain
+
+    answer = am.estimate(design(tmp_path))
+    told = explain(answer, next(op.name for op in answer.ops if op.name.endswith("lookup")))
+    assert {law.name.rpartition(".")[2] for law in told.laws} >= {"gather_bandwidth", "pooled_lookup", "launched"}
+    assert {f"system.node.accelerator.{name}" for name in ("ddr.channels", "ddr.transfer_rate", "cores")} <= set(
+        told.inputs
+    )

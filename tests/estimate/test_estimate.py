@@ -75,6 +75,15 @@ def test_phases_hold_every_op_once(small: Maker) -> None:
     assert all(p.slowest >= p.median for p in estimate.phases)
 
 
+def test_exposed_time_is_idle_compute(small: Maker) -> None:
+    for nodes, prefetch in ((1, False), (2, False), (2, True)):
+        estimate = am.estimate(small(nodes, prefetch=prefetch))
+        exposed = [estimate.exposed(o) for o in estimate.ops]
+        assert all(0 <= e <= o.slowest + 1e-12 for e, o in zip(exposed, estimate.ops, strict=True))
+        assert sum(exposed) >= estimate.exposed_communication * 0.99 - 1e-9 or prefetch
+        assert sum(p.exposed for p in estimate.phases) == pytest.approx(sum(exposed))
+
+
 def test_points_equal_scalars(small: Maker) -> None:
     design = small(prefetch=True)
     rng = np.random.default_rng(3)

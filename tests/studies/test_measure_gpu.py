@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -66,3 +68,53 @@ def test_without_torch_it_says_what_it_needs(
     monkeypatch.setitem(sys.modules, "torch", None)
     assert script.main([]) == 2
     assert "needs torch with CUDA" in capsys.readouterr().err
+
+
+def test_without_a_gpu_it_says_so(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    assert script.main([]) == 2
+    assert "needs a GPU" in capsys.readouterr().err
+
+
+def test_it_needs_nothing_of_archmodel() -> None:
+    """Run by itself, in a Python that can import nothing that is installed."""
+    done = subprocess.run([sys.executable, "-I", "-S", FILE, "--help"], capture_output=True, text=True, check=True)
+    assert "--dry-run" in done.stdout
+    assert "archmodel calibrate gpu measurements.csv" in done.stdout
+
+
+def test_a_dry_run_writes_the_rows_without_times(script: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "plan.csv"
+    assert script.main(["--dry-run", "--gemms", "5", "--dtypes", "bf16", "fp8", "--gpu", "mine", "-o", str(file)]) == 0
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["kernel"] for row in rows} == set(SHAPES)
+    assert [row["dtype"] for row in rows if row["kernel"] == "gemm"] == ["bf16"] * 5 + ["fp8"] * 5
+    assert {(row["time"], row["gpu"]) for row in rows} == {("", "mine")}
+
+
+def test_a_dry_run_plans_what_can_be_read_once_it_has_times(script: ModuleType, tmp_path: Path) -> None:
+    chosen = script.options(["--gemms", "5"])
+    timed = [(kernel, shape, dtype, 1e-6) for kernel, shape, dtype, _ in script.plan(chosen)]
+    assert script.write(iter(timed), "mine", tmp_path / "t.csv") == len(read(tmp_path / "t.csv"))
+
+
+def test_what_cannot_be_measured_is_left_out_and_said(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> float:
+        raise RuntimeError("CUDA out of memory\nand much more")
+
+    rows = [("copy", "bytes=1", "uint8", script.attempted("copy", fails)), ("copy", "bytes=2", "uint8", 1e-6)]
+    assert capsys.readouterr().err == "left out: copy: CUDA out of memory\n"
+    assert script.write(iter(rows), "mine", tmp_path / "t.csv") == 1
+    assert [row.shape for row in read(tmp_path / "t.csv")] == [(2.0,)]
+
+
+@pytest.mark.parametrize("arguments", [["--dtypes", "fp17"], ["--dry"], ["--gemms", "many"]])
+def test_bad_arguments_exit_with_2(script: ModuleType, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        script.main(arguments)
+    assert exit_.value.code == 2
