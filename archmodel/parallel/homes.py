@@ -32,51 +32,65 @@ def homes(
     `size` and `cost` are bytes held and bytes moved by a shard, `usable` the bytes that a rank of its tier has,
     `other_load` (ranks,) bytes moved by other work than tables.
     """
-    home = np.full(len(table), -1, dtype=np.int64)
-    load, held = np.array(other_load, dtype=np.float64), np.zeros(layout.ranks)
+    size_of, cost_of, room, scope_of = size.tolist(), cost.tolist(), usable.tolist(), scope.tolist()
+    tables, pieces = table.tolist(), piece.tolist()
+    in_node = (sharding == "table_column_wise").tolist()
+    width = layout.local_size
+    load, held = other_load.tolist(), [0.0] * layout.ranks
+    node_load = other_load.reshape(layout.nodes, -1).sum(1).tolist()
+    home = [0] * len(tables)
 
-    def put(s: int, at: int) -> None:
-        home[s] = at
-        span = {0: slice(at, at + 1), 1: slice(at * layout.local_size, (at + 1) * layout.local_size)}[int(scope[s])]
-        share = span.stop - span.start
-        load[span] += cost[s] / share
-        held[span] += size[s] / share
+    def on_rank(s: int, rank: int) -> None:
+        home[s] = rank
+        load[rank] += cost_of[s]
+        held[rank] += size_of[s]
+        node_load[rank // width] += cost_of[s]
 
-    by_column_of_node = sharding == "table_column_wise"
+    def on_node(s: int, node: int) -> None:
+        home[s] = node
+        node_load[node] += cost_of[s]
+        for rank in range(node * width, (node + 1) * width):
+            load[rank] += cost_of[s] / width
+            held[rank] += size_of[s] / width
+
+    def emptiest_node() -> int:
+        return min(range(layout.nodes), key=node_load.__getitem__)
+
     free: list[int] = []
-    for s in np.flatnonzero(scope <= 1).tolist():
-        t = int(table[s])
-        if by_column_of_node[s]:
-            if nodes[t]:
-                put(s, nodes[t][0] * layout.local_size + int(piece[s]) % layout.local_size)
-            else:
-                free.append(s)
-        elif scope[s] == 0 and ranks[t]:
-            put(s, ranks[t][int(piece[s]) if len(ranks[t]) > 1 else 0])
-        elif scope[s] == 1 and nodes[t]:
-            put(s, nodes[t][int(piece[s]) if len(nodes[t]) > 1 else 0])
-        else:
+    for s, t in enumerate(tables):
+        named = nodes[t] if scope_of[s] == 1 or in_node[s] else ranks[t]
+        if scope_of[s] > 1:
+            continue
+        if not named:
             free.append(s)
-    order = sorted(free, key=lambda s: (-int(scope[s]), -cost[s], s))
-    node_load = load.reshape(layout.nodes, -1)
-    singles = [s for s in order if scope[s] == 0 and not by_column_of_node[s]]
-    for s in order:
-        if scope[s] == 1:
-            put(s, int(node_load.sum(1).argmin()))
-    for t in dict.fromkeys(int(table[s]) for s in order if by_column_of_node[s]):
-        node = int(node_load.sum(1).argmin())
-        for s in np.flatnonzero((table == t) & by_column_of_node).tolist():
-            put(s, node * layout.local_size + int(piece[s]) % layout.local_size)
+        elif in_node[s]:
+            on_rank(s, named[0] * width + pieces[s] % width)
+        else:
+            put = on_node if scope_of[s] == 1 else on_rank
+            put(s, named[pieces[s] if len(named) > 1 else 0])
+    free.sort(key=lambda s: (-scope_of[s], -cost_of[s], s))
+    for s in free:
+        if scope_of[s] == 1:
+            on_node(s, emptiest_node())
+    node_of_table: dict[int, int] = {}
+    for s in free:
+        if in_node[s]:
+            if tables[s] not in node_of_table:
+                node_of_table[tables[s]] = emptiest_node()
+            on_rank(s, node_of_table[tables[s]] * width + pieces[s] % width)
     heap = [(load[r], r) for r in range(layout.ranks)]
     heapq.heapify(heap)
-    for s in singles:
+    for s in free:
+        if scope_of[s] == 1 or in_node[s]:
+            continue
         skipped = []
-        while heap and held[heap[0][1]] + size[s] > usable[s]:
+        while heap and held[heap[0][1]] + size_of[s] > room[s]:
             skipped.append(heapq.heappop(heap))
-        at = heap[0][1] if heap else int(held.argmin())  # nowhere has room: the estimate names the overflow
-        put(s, at)
         if heap:
-            heapq.heapreplace(heap, (load[at], at))
-        for item in skipped:
-            heapq.heappush(heap, (load[item[1]], item[1]))
-    return np.where(home < 0, 0, home)
+            on_rank(s, heap[0][1])
+            heapq.heapreplace(heap, (load[home[s]], home[s]))
+        else:
+            on_rank(s, min(range(layout.ranks), key=held.__getitem__))  # nowhere has room: the estimate names it
+        for _, rank in skipped:
+            heapq.heappush(heap, (load[rank], rank))
+    return np.array(home, dtype=np.int64)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archmodel.estimate.timeline import critical_path, run
-from archmodel.program import AllToAll, Buffer, Elementwise, Layout, Op, OuterTraffic, Phase, Program
+from archmodel.program import AllToAll, Buffer, Elementwise, HostCopy, Layout, Op, OuterTraffic, Phase, Program
 
 ONE = np.ones(1)
 NODE = Layout(1, 2)
@@ -71,6 +71,26 @@ def test_a_prefetched_exchange_leaves_the_critical_path() -> None:
     assert run(program(*ops, prefetched=("i",)), times).period == pytest.approx(5.0)
     slow = [np.array([30.0]), *times[1:]]
     assert run(program(*ops, prefetched=("i",)), slow).period == pytest.approx(30.0)
+
+
+def test_prefetched_input_is_one_chain_ahead_of_its_iteration() -> None:
+    """Copy and exchange of the next batch follow each other; the period is the longer of each of them and the rest."""
+    copy = Op("copy", "input", HostCopy(ONE), ("host",), (), ("s", "d"))
+    ops = (
+        copy,
+        exchange("input", ("s",), ("i",), "input"),
+        compute("lookup", ("i",), ()),
+        compute("bottom", ("d",), ()),
+        exchange("a2a", (), ()),
+    )
+    for times in ((3.0, 2.0, 4.0, 1.0, 2.5), (9.0, 2.0, 4.0, 1.0, 2.5), (3.0, 8.0, 4.0, 1.0, 0.5)):
+        ahead = run(program(*ops, prefetched=("s", "d", "i")), [np.array([t]) for t in times])
+        assert ahead.period == pytest.approx(max(times[0], times[2] + times[3], times[1] + times[4]))
+        assert ahead.start[1] >= ahead.end[0] - 1e-12  # the exchange sends what this copy brought
+        assert ahead.start[2] >= ahead.previous_end[1] - 1e-12
+        assert ahead.start[3] >= ahead.previous_end[0] - 1e-12
+        exposed = run(program(*ops[:4]), [np.array([t]) for t in times[:4]])
+        assert exposed.period == pytest.approx(sum(times[:4]))
 
 
 def test_points_and_ranks_broadcast() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from archmodel.execute.batch import draw
 from archmodel.execute.check import relative
