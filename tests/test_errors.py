@@ -98,4 +98,6 @@ def test_values_are_shown_short():
 
 def test_a_long_place_is_printed_whole() -> None:
     file = f"/{'x' * 80}/broken.yaml"
-    assert str(DesignError(Problem("system.nodes", "is wrong", None, file, 9, 3))).startswith(f"{file}:9:3  system.nodes")
+    assert str(DesignError(Problem("system.nodes", "is wrong", None, file, 9, 3))).startswith(
+        f"{file}:9:3  system.nodes"
+    )

@@ -243,9 +243,7 @@ def run(program: Program, times: Sequence[Array], points: tuple[int, ...] = ()) 
         finished.append([ends[r] for r in d.last])
     half = len(finished) // 2 if len(finished) == _MOST else len(finished) - 2
     count = len(finished) - 1 - half
-    period = _latest_of(
-        [latest((e - f) / count) for e, f in zip(finished[-1], finished[half], strict=True)]
-    )
+    period = _latest_of([latest((e - f) / count) for e, f in zip(finished[-1], finished[half], strict=True)])
     first = -_latest_of([latest(-starts[r]) for r in d.first])
     latency = _latest_of([latest(e) for e in finished[-1]]) - first
     shape = np.broadcast_shapes(period.shape, points)

@@ -67,15 +67,29 @@ def test_groups_expand_in_order() -> None:
     [
         ({"tables": {"a": {"num_embeddings": 5, "embedding_dim": 64}}}, "interaction dot needs one width"),
         (
-            {"tables": {"a": {"num_embeddings": [5], "embedding_dim": 128}, "a_0": {"num_embeddings": 5, "embedding_dim": 128}}},
+            {
+                "tables": {
+                    "a": {"num_embeddings": [5], "embedding_dim": 128},
+                    "a_0": {"num_embeddings": 5, "embedding_dim": 128},
+                }
+            },
             "two tables are called a_0",
         ),
-        ({"tables": {"a": {"num_embeddings": [5, 6], "embedding_dim": [128], "pooling_factor": 1}}}, "lists 1 values for 2"),
+        (
+            {"tables": {"a": {"num_embeddings": [5, 6], "embedding_dim": [128], "pooling_factor": 1}}},
+            "lists 1 values for 2",
+        ),
         ({"tables": {"a": {"num_embeddings": [], "embedding_dim": 128}}}, "empty list"),
         ({"tables": {"a": {"num_embeddings": -1, "embedding_dim": 128}}}, "must be between 0 and"),
-        ({"tables": {"a": {"num_embeddings": 5, "embedding_dim": 128, "pooling_factor": float("nan")}}}, "pooling_factor"),
+        (
+            {"tables": {"a": {"num_embeddings": 5, "embedding_dim": 128, "pooling_factor": float("nan")}}},
+            "pooling_factor",
+        ),
         ({"tables": {"a": {"num_embeddings": 5, "embedding_dim": 0}}}, "must be between 1 and"),
-        ({"tables": {"a": {"count": 10**12, "num_embeddings": 5, "embedding_dim": 128}}}, "less than or equal to 1000000"),
+        (
+            {"tables": {"a": {"count": 10**12, "num_embeddings": 5, "embedding_dim": 128}}},
+            "less than or equal to 1000000",
+        ),
         (
             {"tables": {f"g{i}": {"count": 600_000, "num_embeddings": 5, "embedding_dim": 128} for i in range(2)}},
             "at most 1,000,000",
