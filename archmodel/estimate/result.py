@@ -81,8 +81,8 @@ def _on_rank(values: Num, rank: int) -> float:
 
 @dataclass(frozen=True)
 class Phase:
-    """All ops of one group of a phase: seconds on the slowest and the median rank, what bounds them, and, of exchanges and
-    host copies, the seconds that the busiest rank's compute stream does not cover (None for design points)."""
+    """All ops of one group of a phase: seconds on the slowest and the median rank, what bounds them, and, of
+    exchanges and host copies, the seconds that the busiest rank's compute stream does not cover (None for points)."""
 
     name: str
     phase: str

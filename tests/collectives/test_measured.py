@@ -86,7 +86,8 @@ def test_latency_of_small_all_reduces(node: str, nodes: int, network: str, nic: 
 
 
 def test_zionex_reaches_what_neo_publishes() -> None:
-    """128 GPUs, 256 MB: all-reduce 60 GB/s of buffer over time, all-to-all 7.0 GB/s (the fabric's two efficiencies come from these)."""
+    """128 GPUs, 256 MB: all-reduce 60 GB/s of buffer over time, all-to-all 7.0 GB/s
+    (the fabric's two efficiencies come from these)."""
     t = machine("nvswitch_a100", 8, 16, "roce_200g")
     reduced = estimate(t, "all_reduce", "hierarchical", per_rank_input_bytes=256e6)
     exchanged = estimate(t, "all_to_all", per_rank_input_bytes=256e6)
