@@ -82,7 +82,7 @@ def _on_rank(values: Num, rank: int) -> float:
 @dataclass(frozen=True)
 class Phase:
     """All ops of one group of a phase: seconds on the slowest and the median rank, what bounds them, and, of
-    exchanges and host copies, the seconds that the busiest rank's compute stream does not cover (None for points)."""
+    exchanges and host copies, the seconds in which the busiest rank does not compute (None for design points)."""
 
     name: str
     phase: str
@@ -211,24 +211,30 @@ class Estimate:
         return _scalar(idle if self.program.ranks > 1 else np.zeros_like(idle))
 
     @cached_property
-    def busiest_rank(self) -> int:
-        """Rank whose compute stream is occupied longest (scalar evaluations)."""
-        busy = np.broadcast_to(self.busy("compute"), self.program.ranks)
-        return int(busy.argmax())
-
-    def exposed(self, op: OpEstimate) -> float:
-        """Seconds of `op` in which the busiest rank's compute stream is idle; 0 for compute (scalar evaluations)."""
-        if "compute" in op.op.streams:
-            return 0.0
-        rank = self.busiest_rank
-        low, high = _on_rank(op.start, rank), _on_rank(op.end, rank)
-        covered = 0.0
+    def _compute_spans(self) -> list[tuple[float, float]]:
+        """When the busiest rank computes, in the last two simulated iterations."""
+        rank = int(np.broadcast_to(self.busy("compute"), self.program.ranks).argmax())
+        spans = []
         for o in self.ops:
             if "compute" in o.op.streams:
-                for end in (self.timeline.end[o.index], self.timeline.previous_end[o.index]):
-                    last = _on_rank(end, rank)
-                    covered += max(0.0, min(high, last) - max(low, last - _on_rank(o.time, rank)))
-        return max(high - low - covered, 0.0)
+                for ends in (self.timeline.previous_end, self.timeline.end):
+                    end = _on_rank(ends[o.index], rank)
+                    spans.append((end - _on_rank(o.time, rank), end))
+        return spans
+
+    def exposed(self, op: OpEstimate) -> float:
+        """Seconds of an exchange or host copy in which the busiest rank does not compute (scalar evaluations).
+
+        0 for compute, and for what is prefetched and not on the critical path.
+        """
+        writes = [self.program.buffers[b] for b in op.op.writes if b in self.program.buffers]
+        ahead = bool(writes) and all(b.prefetched for b in writes)
+        if "compute" in op.op.streams or (ahead and all(s.op != op.index for s in self.critical_path)):
+            return 0.0
+        low, high = float(op.start.min()), float(op.end.max())
+        covered = sum(max(0.0, min(high, end) - max(low, start)) for start, end in self._compute_spans)
+        idle = high - low - covered
+        return idle if idle > 1e-9 * float(np.max(self.timeline.period)) else 0.0
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
