@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archmodel.estimate.elasticity import points
+from archmodel.estimate.knobs import points
 from archmodel.estimate.memory import needs
 from archmodel.estimate.price import Machine, price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate

@@ -12,7 +12,7 @@ import pytest
 import archmodel as am
 from archmodel.components import Cpu
 from archmodel.errors import ArchmodelError, DesignError
-from archmodel.estimate.elasticity import replaced
+from archmodel.estimate.knobs import replaced
 
 Load = Callable[[str], Any]
 

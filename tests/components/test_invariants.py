@@ -18,7 +18,7 @@ from archmodel import catalogue, source
 from archmodel.components import DEVICES, Breakdown, Device
 from archmodel.components.base import fields
 from archmodel.errors import ArchmodelError
-from archmodel.estimate.elasticity import replaced
+from archmodel.estimate.knobs import replaced
 from archmodel.quantities import DTYPES
 
 NAMES = sorted(path.stem for path in (catalogue.directory() / "devices").glob("*.yaml"))
