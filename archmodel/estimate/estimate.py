@@ -11,6 +11,7 @@ from archmodel.estimate.memory import needs
 from archmodel.estimate.price import Machine, price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
 from archmodel.estimate.timeline import Timeline, run
+from archmodel.memory.tier import MemoryTier
 from archmodel.program import Program, Tier
 from archmodel.quantities import Array, Num
 from archmodel.system import System
@@ -57,26 +58,43 @@ def _capacity(system: System) -> dict[Tier, Num]:
 def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline) -> Energy | None:
     """Devices draw busy power while their compute stream runs and idle power else; the rest of a node is constant.
 
-    None when the device states no power.
+    Of what busy devices draw above idle, memory accesses take bytes demanded x energy per byte (at most all of it).
+    Accesses to host memory come on top. None when the device states no power.
     """
-    device = system.gpu
+    device, host = system.gpu, system.node.host
     if device.busy_power is None or device.idle_power is None:
         return None
     period = timeline.period
-    busy_ranks: Array = np.zeros(())
-    for o in ops:
-        if "compute" in o.op.streams:
-            busy_ranks = busy_ranks + o.time.sum(-1) * (program.ranks if o.time.shape[-1] == 1 else 1)
     idle, full = _points(device.idle_power), _points(device.busy_power)
-    return Energy(
-        {
-            "device idle": idle * period * program.ranks,
-            "device busy": (full - idle) * busy_ranks,
-            "rest of the nodes": _points(system.node.other_power) * period * system.nodes,
-        },
-        period,
-        round(float(np.broadcast_to(program.local_batch, program.ranks).sum())),
-    )
+    computing = [o for o in ops if "compute" in o.op.streams]
+    busy = (full - idle) * _over_ranks([o.time for o in computing], program)
+    accesses = np.minimum(_access_energy("hbm", device.memory, ops, program), busy)
+    parts: dict[str, Num] = {
+        "device idle": idle * period * program.ranks,
+        "device compute": busy - accesses,
+        "device memory": accesses,
+        "rest of the nodes": _points(system.node.other_power) * period * system.nodes,
+    }
+    if host is not None:
+        parts["host memory"] = _access_energy("ddr", host.ddr, ops, program)
+    samples = round(float(np.broadcast_to(program.local_batch, program.ranks).sum()))
+    return Energy(parts, period, samples)
+
+
+def _access_energy(tier: Tier, memory: MemoryTier, ops: tuple[OpEstimate, ...], program: Program) -> Num:
+    """Joules of all bytes that an iteration demands of a tier; 0 where its energy per byte is not known."""
+    if memory.energy_per_byte is None:
+        return 0.0
+    demanded = [b[tier] for o in ops if tier in (b := o.op.work.memory_bytes())]
+    return _points(memory.energy_per_byte) * _over_ranks(demanded, program)
+
+
+def _over_ranks(amounts: list[Array], program: Program) -> Array:
+    """Sum over ranks of per-rank amounts (..., ranks) or (..., 1): (...)."""
+    total: Array = np.zeros(())
+    for amount in amounts:
+        total = total + amount.sum(-1) * (program.ranks if amount.shape[-1] == 1 else 1)
+    return total
 
 
 def _cost(system: System, program: Program, energy: Energy | None, period: Array) -> Cost | None:

@@ -184,6 +184,12 @@ def test_energy_lies_between_idle_and_busy(small: Maker) -> None:
     others = system.node.other_power * system.nodes
     low, high = (p * system.ranks + others for p in (system.gpu.idle_power, system.gpu.busy_power))
     assert low <= estimate.energy.power <= high
+    parts = estimate.energy.parts
+    demanded = sum(float(np.broadcast_to(o.op.work.memory_bytes()["hbm"], system.ranks).sum()) for o in estimate.ops)
+    assert parts["device memory"] == pytest.approx(
+        min(demanded * system.gpu.hbm.energy_per_byte, parts["device compute"] + parts["device memory"])
+    )
+    assert parts["host memory"] == 0
     assert estimate.cost.per_million_samples > 0
 
 
