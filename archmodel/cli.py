@@ -22,6 +22,7 @@ from archmodel.errors import ArchmodelError, escape, nearest
 if TYPE_CHECKING:
     from archmodel.design import Design
     from archmodel.estimate.result import Estimate
+    from archmodel.system import System
 
 FINE, NO, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
 
@@ -239,6 +240,39 @@ def explain(
 
 
 @commands.command()
+@design_file
+@settings
+@as_json
+@click.option("--ranks", type=click.IntRange(min=1), help="Only the first so many ranks, or more nodes than it has.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Draw the links here.")
+@root
+def topology(
+    design: Path,
+    sets: tuple[tuple[str, str], ...],
+    as_json: bool,
+    ranks: int | None,
+    html: Path | None,
+    root: Path | None,
+) -> None:
+    """Show the network of a machine.
+
+    Prints the dimensions of DESIGN's network: size, bandwidth per rank, latency, bisection; and the links. DESIGN may
+    also be a system file.
+    """
+    from archmodel.report import topology as network
+
+    system, name = _machine(design, sets, root)
+    found = system.topology(ranks)
+    if html is not None:
+        network.figure(found, name).write_html(html, include_plotlyjs=True, div_id="topology")
+        click.echo(f"wrote {escape(str(html))}", err=True)
+    if as_json:
+        _print_json(network.to_dict(found))
+    else:
+        network.show_topology(found, name)
+
+
+@commands.command()
 @as_json
 def validate(as_json: bool) -> None:
     """Hold predictions against publications."""
@@ -304,6 +338,21 @@ def _load(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> D
     from archmodel.design import load
 
     return load(path, root=root, sets=dict(sets))
+
+
+def _machine(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> tuple[System, str]:
+    """The system of a design file, or of a file that is one system (paths of --set then begin in it); and its name."""
+    from archmodel import catalogue, source
+    from archmodel.system import System
+
+    tree = source.read(path, root=root, catalogue=catalogue.directory())
+    if "node" not in tree or "system" in tree:
+        loaded = _load(path, sets, root)
+        return loaded.system, loaded.name
+    for where, text in sets:
+        tree = source.set_path(tree, where.removeprefix("system."), source.scalar(text), origin="--set")
+    system = source.validate(System, tree)
+    return system, system.name or path.stem
 
 
 def _print_json(value: Any) -> None:

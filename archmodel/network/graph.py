@@ -80,12 +80,24 @@ class Graph(Shape):
     def uniform(self) -> Pattern:
         return self._uniform
 
-    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0) -> Pattern:
+    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0, row: Ints | None = None) -> Pattern:
+        if row is not None and row.any():
+            return self._busiest_row(source, target, weight, row)
         w = np.broadcast_to(np.asarray(weight, dtype=np.float64), source.shape)
         order = np.argsort(target, kind="stable")
         ends, starts = np.unique(target[order], return_index=True)
         parts = np.split(order, starts[1:])
         return self._routed({int(t): (source[part], w[part]) for t, part in zip(ends, parts, strict=True)})
+
+    def _busiest_row(self, source: Ints, target: Ints, weight: Array | float, row: Ints) -> Pattern:
+        w = np.broadcast_to(np.asarray(weight, dtype=np.float64), source.shape)
+        found: dict[tuple[bytes, ...], Pattern] = {}
+        for number in np.unique(row):
+            parts = (source[row == number], target[row == number], w[row == number])
+            key = tuple(part.tobytes() for part in parts)
+            if key not in found:
+                found[key] = self.between(*parts)
+        return max(found.values(), key=lambda p: float(np.max(p.seconds_per_byte)))
 
     def loads(self, source: Ints, target: Ints, weight: Array | float = 1.0) -> Array:
         """Bytes on every directed link, in the order of `wires`."""

@@ -40,8 +40,11 @@ class Shape(ABC):
         """Every rank sends one message to each other rank."""
 
     @abstractmethod
-    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0) -> Pattern:
-        """Messages of `weight` bytes from `source` to `target` ranks, all at once."""
+    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0, row: Ints | None = None) -> Pattern:
+        """Messages of `weight` bytes from `source` to `target` ranks, all at once.
+
+        `row`: which of several equal copies of this shape each message is in (0, 1, ...); the busiest copy counts.
+        """
 
     def shift(self, distance: int = 1) -> Pattern:
         """Rank i sends to rank i + distance (mod size): one step of a ring."""
@@ -91,16 +94,17 @@ class Ring(Shape):
         half = self.size // 2  # of an even ring the opposite rank is reached clockwise
         return self._pattern(half * (half + 1) / 2, half, min(half, 1))
 
-    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0) -> Pattern:
+    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0, row: Ints | None = None) -> Pattern:
         n = self.size
         forward = (target - source) % n
         right = (forward > 0) & (forward <= n // 2)
         left = forward > n // 2
         hops = np.where(right, forward, np.where(left, n - forward, 0))
         w = np.broadcast_to(np.asarray(weight, dtype=np.float64), forward.shape)
-        clockwise = _around(source[right], hops[right], w[right], n)
+        at = _rows(row, forward)
+        clockwise = _around(source[right], hops[right], w[right], n, at[right])
         # to the left, the links passed are those that end in the ranks target..source - 1
-        other = _around(target[left], hops[left], w[left], n)
+        other = _around(target[left], hops[left], w[left], n, at[left])
         return self._pattern(_most(clockwise, other), *_extremes(hops))
 
     def rank_bandwidth(self) -> Num:
@@ -118,12 +122,12 @@ class Line(Shape):
         n = self.size
         return self._pattern(float((n // 2) * (n - n // 2)), n - 1, min(n - 1, 1))
 
-    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0) -> Pattern:
+    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0, row: Ints | None = None) -> Pattern:
         w = np.broadcast_to(np.asarray(weight, dtype=np.float64), source.shape)
         right, left = target > source, target < source
-        hops = np.abs(target - source)
-        rising = _around(source[right], hops[right], w[right], self.size)
-        falling = _around(target[left], hops[left], w[left], self.size)
+        hops, at = np.abs(target - source), _rows(row, source)
+        rising = _around(source[right], hops[right], w[right], self.size, at[right])
+        falling = _around(target[left], hops[left], w[left], self.size, at[left])
         return self._pattern(_most(rising, falling), *_extremes(hops))
 
     def rank_bandwidth(self) -> Num:
@@ -141,10 +145,11 @@ class Full(Shape):
         alone = min(self.size - 1, 1)
         return self._pattern(float(alone), alone, alone)
 
-    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0) -> Pattern:
+    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0, row: Ints | None = None) -> Pattern:
         w = np.broadcast_to(np.asarray(weight, dtype=np.float64), source.shape)
         moving = source != target
-        _, place = np.unique(source[moving] * self.size + target[moving], return_inverse=True)
+        pair = (_rows(row, source) * self.size + source) * self.size + target
+        _, place = np.unique(pair[moving], return_inverse=True)
         loads = np.bincount(place, weights=w[moving]) if moving.any() else np.zeros(1)
         return self._pattern(float(loads.max()), *_extremes(moving.astype(np.int64)))
 
@@ -189,22 +194,23 @@ class Switches(Shape):
         smallest = next((stage.group for stage in self.stages if stage.group > 1), n)
         return self._switched(loads, 2 + 2 * levels, 2 if smallest > 1 else 4)
 
-    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0) -> Pattern:
+    def between(self, source: Ints, target: Ints, weight: Array | float = 1.0, row: Ints | None = None) -> Pattern:
         moving = source != target
         if not moving.any():
             return NOTHING
         w = np.broadcast_to(np.asarray(weight, dtype=np.float64), source.shape)[moving]
-        a, b = source[moving], target[moving]
-        loads: list[tuple[Num, Num]] = [(_busiest(a, b, w), self.bandwidth)]
+        at, a, b = _rows(row, source)[moving], source[moving], target[moving]
+        loads: list[tuple[Num, Num]] = [(_busiest(a + at * self.size, b + at * self.size, w), self.bandwidth)]
         hops = np.full(a.shape, 2, dtype=np.int64)
         for stage in self.stages:
             up, down = a // stage.group, b // stage.group
             leaves = up != down
             hops += 2 * leaves
             if leaves.any():
-                loads.append((_busiest(up[leaves], down[leaves], w[leaves]), stage.bandwidth))
+                first = at * self.size
+                loads.append((_busiest((up + first)[leaves], (down + first)[leaves], w[leaves]), stage.bandwidth))
         if self.core is not None:
-            loads.append((float(w.sum()), self.core))
+            loads.append((float(np.bincount(at, weights=w).max()), self.core))
         return self._switched(loads, *_extremes(hops))
 
     def _switched(self, loads: Sequence[tuple[Num, Num]], hops: int, least: int) -> Pattern:
@@ -237,12 +243,19 @@ def _power_of_two(n: int) -> int:
     return 1 << (n.bit_length() - 1)
 
 
-def _around(first: Ints, hops: Ints, weight: Array, n: int) -> Array:
-    """Load of each of n links, when message k passes links first_k .. first_k + hops_k - 1 (mod n)."""
-    change: Array = np.bincount(first, weights=weight, minlength=2 * n + 1)[: 2 * n + 1].astype(np.float64)
-    change = change - np.bincount(first + hops, weights=weight, minlength=2 * n + 1)[: 2 * n + 1]
-    passed = np.cumsum(change)[: 2 * n]
-    load: Array = passed[:n] + passed[n:]
+def _rows(row: Ints | None, like: Ints) -> Ints:
+    return np.zeros(like.shape, dtype=np.int64) if row is None else row
+
+
+def _around(first: Ints, hops: Ints, weight: Array, n: int, row: Ints) -> Array:
+    """Load (rows, n) of each of n links, when message k passes links first_k .. first_k + hops_k - 1 (mod n)."""
+    rows = int(row.max(initial=0)) + 1
+    wide = 2 * n + 1
+    start = row * wide + first
+    change: Array = np.bincount(start, weights=weight, minlength=rows * wide).astype(np.float64)
+    change = change - np.bincount(start + hops, weights=weight, minlength=rows * wide)
+    passed = np.cumsum(change.reshape(rows, wide), axis=1)
+    load: Array = passed[:, :n] + passed[:, n : 2 * n]
     return load
 
 
