@@ -191,8 +191,8 @@ class Switches(Shape):
         if self.core is not None:
             loads.append((float(n * (n - 1)), self.core))
         levels = sum(stage.group < n for stage in self.stages)
-        smallest = next((stage.group for stage in self.stages if stage.group > 1), n)
-        return self._switched(loads, 2 + 2 * levels, 2 if smallest > 1 else 4)
+        single = sum(stage.group == 1 for stage in self.stages)
+        return self._switched(loads, 2 + 2 * levels, 2 + 2 * single)
 
     def between(self, source: Ints, target: Ints, weight: Array | float = 1.0, row: Ints | None = None) -> Pattern:
         moving = source != target

@@ -15,6 +15,7 @@ from archmodel.report.words import one_line, plural, time, whole
 
 if TYPE_CHECKING:
     import networkx as nx
+
     from archmodel.network.dimension import Dimension
     from archmodel.network.topology import Topology
 
@@ -159,7 +160,7 @@ def layout(graph: nx.Graph[Any], topology: Topology) -> dict[Any, tuple[float, f
     """Where every vertex is drawn: ranks in boxes or circles, a switch above the middle of what hangs on it."""
     axes = [d.size for level in topology.levels for d in level.flat]
     boxed = len(axes) > len(topology.levels)
-    place = {
+    place: dict[Any, tuple[float, float]] = {
         rank: _in_box(rank, axes) if boxed else _on_circle(rank, topology.local_size)
         for rank in graph
         if isinstance(rank, int)
