@@ -1,26 +1,27 @@
 """What every member of any group sends and receives: counted from who sends how much to whom.
 
 Members are positions 0..n-1, node by node; `node` (n,) says where each sits. A group is cut into blocks of `local`
-members, `local` being the largest number that divides the members of each of its nodes; where all nodes have equally
-many these blocks are the nodes, and the counts those of `archmodel.collectives.volume`, whose conventions hold here
-too with "node" read as block. Beyond those:
+members, `local` being the largest number that divides the members of each of its nodes; where all nodes have
+equally many these blocks are the nodes, and the counts those of `archmodel.collectives.volume`, whose conventions
+hold here too with "node" read as block. Beyond those:
 
-**Bidirectional ring**: in each ring of the ring algorithm, the sum for position p comes from both sides: the h = n // 2
-positions before it hand it on clockwise, the n - 1 - h after it the other way. All-gather is the reverse. Half the steps
-of the ring, the same bytes.
+**Bidirectional ring**: in each ring of the ring algorithm, the sum for position p comes from both sides: the h = n
+// 2 positions before it hand it on clockwise, the n - 1 - h after it the other way. All-gather is the reverse. Half
+the steps of the ring, the same bytes.
 
 **Double binary tree** (`trees.double_tree` over all members): each half of the buffer goes up and down its tree.
 
-**Halving-doubling** over p = 2^floor(log2 n) members and r = n - p extra ones: of the first 2r members, the even ones
-hand all they have to the odd one after them and wait. In the core, the t-th of p members and the one at t xor d exchange,
-for d = 1, 2, ..., p/2, the half of what they still hold that is for members whose bit d is the other's: the most goes to
-the nearest. An odd one owns its even one's block too. Reduce-scatter
-ends with the even one's block handed back to it; all-gather does all this backwards; all-reduce is halving, doubling,
-and the whole result handed back. (Rabenseifner; Thakur, Rabenseifner, Gropp 2005.)
+**Halving-doubling** over p = 2^floor(log2 n) members and r = n - p extra ones: of the first 2r members, the even
+ones hand all they have to the odd one after them and wait. In the core, the t-th of p members and the one at t xor
+d exchange, for d = 1, 2, ..., p/2, the half of what they still hold that is for members whose bit d is the other's:
+the most goes to the nearest. An odd one owns its even one's block too. Reduce-scatter ends with the even one's
+block handed back to it; all-gather does all this backwards; all-reduce is halving, doubling, and the whole result
+handed back. (Rabenseifner; Thakur, Rabenseifner, Gropp 2005.)
 
-**Rooted**: a ring hands the buffer along, from the root to the member before it (reduce: backwards). Two trees are those
-over all members but the root, in ring order from it; the root sends a half to the top of each. Direct: the root and each
-other. In the network: the root sends to the switch, which multicasts; a reduce pulls from everybody, once.
+**Rooted**: a ring hands the buffer along, from the root to the member before it (reduce: backwards). Two trees are
+those over all members but the root, in ring order from it; the root sends a half to the top of each. Direct: the
+root and each other. In the network: the root sends to the switch, which multicasts; a reduce pulls from everybody,
+once.
 """
 
 from __future__ import annotations
@@ -100,10 +101,10 @@ def exchange_bytes(pairs: Array, node: Ints, algorithm: str = "direct") -> Wires
     local = block_size(node)
     grid = moved.reshape(n // local, local, n // local, local)  # [m, l, m', l']
     place = np.arange(n).reshape(-1, local)
-    m, l, other = np.indices((n // local, local, local))
-    tally.add(place[m, l], place[m, other], grid.sum(2))
-    m, l, away = np.indices((n // local, local, n // local))
-    tally.add(place[m, l], place[away, l], np.swapaxes(grid.sum(1), 1, 2))
+    m, i, other = np.indices((n // local, local, local))
+    tally.add(place[m, i], place[m, other], grid.sum(2))
+    m, i, away = np.indices((n // local, local, n // local))
+    tally.add(place[m, i], place[away, i], np.swapaxes(grid.sum(1), 1, 2))
     return tally.wires
 
 

@@ -73,7 +73,7 @@ def _longest(parent: Ints, node: Ints) -> tuple[int, int]:
 
 
 def _exchanges(kind: str, node: Ints) -> list[tuple[float, bool]]:
-    """(share of the buffer, whether it leaves a node) of every step: a step in which anybody leaves is one that does."""
+    """(share of the buffer, whether it leaves a node) of every step; one in which anybody leaves is one that does."""
     n = len(node)
     inside, extra, stand_in = flows.core(n)
     owned = np.ones(len(inside))

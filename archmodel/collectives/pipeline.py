@@ -111,7 +111,8 @@ def _around(k: Num) -> list[Num]:
 def _ratio(a: Num, b: Num) -> Num:
     """a / b where that is positive; infinite for b = 0, and 1 where a / b is negative or 0 / 0."""
     a, b = np.broadcast_arrays(np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64))
-    quotient = np.divide(a, b, out=np.where(a > 0, np.inf, 1.0), where=b != 0)
+    with np.errstate(over="ignore"):
+        quotient = np.divide(a, b, out=np.where(a > 0, np.inf, 1.0), where=b != 0)
     return np.asarray(np.where(quotient > 0, quotient, 1.0))
 
 

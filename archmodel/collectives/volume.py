@@ -56,7 +56,8 @@ def sent_bytes(kind: str, algorithm: str, blocks: Array, local_size: int, group:
 
     `group`: "world" (all ranks), "node" (each node by itself), "rail" (the ranks of equal local index). For
     kinds all_reduce, reduce_scatter, all_gather and the rooted ones (their root is the first rank); an all-to-all has a
-    message for each pair: `all_to_all_bytes`. Groups of any ranks: `archmodel.collectives.flows`. Raises `CollectiveError` for names and shapes that do not serve.
+    message for each pair: `all_to_all_bytes`. Groups of any ranks: `archmodel.collectives.flows`. Raises
+    `CollectiveError` for names and shapes that do not serve.
     """
     check_algorithm(kind, algorithm)
     if kind == "all_to_all":

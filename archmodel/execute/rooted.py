@@ -1,5 +1,5 @@
-"""Broadcast, reduce, gather, scatter and point-to-point over real arrays. `members` are node by node; the root is one of
-them. Conventions and counts: `archmodel.collectives.flows`."""
+"""Broadcast, reduce, gather, scatter and point-to-point over real arrays. `members` are node by node; the root is one
+of them. Conventions and counts: `archmodel.collectives.flows`."""
 
 from __future__ import annotations
 
