@@ -14,7 +14,8 @@ class Pattern:
     `load`: bytes on the busiest directed link (the one with the most seconds of work), `bandwidth`: of that
     link in B/s. `latency`: seconds of link latency on the longest path, of `hops` links; `edge_latency`: on
     the first and the last link of that path, what passes before the busiest link starts and after it ends.
-    `least_hops`: links of the shortest path of any message; all are on a switch or direct.
+    `least_hops`: links that whole messages pass one after the other where they are stored: of the shortest path on
+    switches and in graphs; one along a row, whose busiest link starts and ends with messages of its own two ranks.
     """
 
     load: Num

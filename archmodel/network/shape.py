@@ -105,7 +105,8 @@ class Ring(Shape):
         clockwise = _around(source[right], hops[right], w[right], n, at[right])
         # to the left, the links passed are those that end in the ranks target..source - 1
         other = _around(target[left], hops[left], w[left], n, at[left])
-        return self._pattern(_most(clockwise, other), *_extremes(hops))
+        most = int(hops.max(initial=0))
+        return self._pattern(_most(clockwise, other), most, min(most, 1))
 
     def rank_bandwidth(self) -> Num:
         return self.bandwidth * max(_ways(self.size), 1)
@@ -128,7 +129,8 @@ class Line(Shape):
         hops, at = np.abs(target - source), _rows(row, source)
         rising = _around(source[right], hops[right], w[right], self.size, at[right])
         falling = _around(target[left], hops[left], w[left], self.size, at[left])
-        return self._pattern(_most(rising, falling), *_extremes(hops))
+        most = int(hops.max(initial=0))
+        return self._pattern(_most(rising, falling), most, min(most, 1))
 
     def rank_bandwidth(self) -> Num:
         return self.bandwidth  # the end ranks

@@ -72,6 +72,22 @@ def test_rings_equal_simulation(kind: str, n: int, collective: str, size: float,
 
 
 @pytest.mark.parametrize(
+    ("kind", "collective", "stores", "expected"),
+    [
+        ("ring", "all_reduce", True, 15_007_307),
+        ("switch", "reduce_scatter", True, 8_753_304),
+        ("fully_connected", "all_reduce", False, 8_753_307),
+        ("fully_connected", "all_gather", False, 35_001_504),
+    ],
+)
+def test_halving_doubling_is_near_simulation(kind: str, collective: str, stores: bool, expected: int) -> None:
+    """256 MiB on 8 ranks; the simulator leaves out the first of the additions, 0.005 %."""
+    size = 256 * MIB * (8 if collective == "all_gather" else 1)
+    ours = simulated(one(kind, 8), collective, "halving_doubling", size, stores=stores)
+    assert ours == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
     ("kind", "n", "collective", "size", "expected"),
     [
         ("switch", 8, "all_reduce", 16 * MIB, 627_001),
@@ -162,7 +178,7 @@ def test_closed_forms_equal_loads_on_listed_links(kind: str, sizes: list[int], s
             (shape.between(source, target, 2.0), graph.between(source, target, 2.0)),
         ):
             assert ours.seconds_per_byte == pytest.approx(routed.seconds_per_byte)
-            assert (ours.hops, ours.least_hops) == (routed.hops, routed.least_hops)
+            assert ours.hops == routed.hops
     for d in t.dimensions:
         if d.size == 1:
             continue
