@@ -134,7 +134,7 @@ def test_times_are_never_negative(scale: float) -> None:
 
 
 def test_a_pair_on_two_nodes_pays_for_the_interface() -> None:
-    """autoparallel 527: two ranks on two nodes priced at NVLink. torchrec 237: two on one node priced at the interface."""
+    """autoparallel 527: two ranks on two nodes priced at NVLink; torchrec 237: two on one node at the interface."""
     t = topology(8, 2)
     near, far = (price(t, "all_reduce", "auto", 1e8, group=pair) for pair in ([0, 1], [0, 8]))
     assert (near.bound, far.bound) == ("scale_up", "scale_out")
