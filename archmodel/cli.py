@@ -22,6 +22,7 @@ from archmodel.errors import ArchmodelError, escape, nearest
 if TYPE_CHECKING:
     from archmodel.design import Design
     from archmodel.estimate.result import Estimate
+    from archmodel.system import System
 
 FINE, NO, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
 
@@ -239,6 +240,39 @@ def explain(
 
 
 @commands.command()
+@design_file
+@settings
+@as_json
+@click.option("--ranks", type=click.IntRange(min=1), help="Only the first so many ranks, or more nodes than it has.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Draw the links here.")
+@root
+def topology(
+    design: Path,
+    sets: tuple[tuple[str, str], ...],
+    as_json: bool,
+    ranks: int | None,
+    html: Path | None,
+    root: Path | None,
+) -> None:
+    """Show the network of a machine.
+
+    Prints the dimensions of DESIGN's network: size, bandwidth per rank, latency, bisection; and the links. DESIGN may
+    also be a system file.
+    """
+    from archmodel.report import topology as network
+
+    system, name = _machine(design, sets, root)
+    found = system.topology(ranks)
+    if html is not None:
+        network.figure(found, name).write_html(html, include_plotlyjs=True, div_id="topology")
+        click.echo(f"wrote {escape(str(html))}", err=True)
+    if as_json:
+        _print_json(network.to_dict(found))
+    else:
+        network.show_topology(found, name)
+
+
+@commands.command()
 @as_json
 def validate(as_json: bool) -> None:
     """Hold predictions against publications."""
@@ -300,10 +334,71 @@ def gpu(measurements: Path, device: str | None, which: str | None, output: Path 
     show_fits(found, file=sys.stderr if output is None else sys.stdout)
 
 
+@calibrate.command()
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--fabric", help="Where the search starts: a fabric file, or a name in the catalogue. Default: by the GPU."
+)
+@click.option("--bandwidth", help='All links of one GPU, per direction, where they are others: "450 GB/s".')
+@click.option("--nic", help='Logs of several nodes: what one interface carries, "200 Gbit/s".')
+@click.option("--interfaces", type=click.IntRange(min=1), help="Interfaces of a node. Default: one for each GPU.")
+@click.option("--in-place", is_flag=True, help="Fit the in-place columns.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the YAML block here (else: print it).")
+@click.option("--html", type=click.Path(path_type=Path), help="Draw measured and predicted times here.")
+@as_json
+def network(
+    logs: tuple[Path, ...],
+    fabric: str | None,
+    bandwidth: str | None,
+    nic: str | None,
+    interfaces: int | None,
+    in_place: bool,
+    output: Path | None,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Fit a fabric's constants to nccl-tests.
+
+    LOGS are what all_reduce_perf, all_gather_perf, reduce_scatter_perf and alltoall_perf print, one run a file, with
+    anything around it. Prints a fabric file and how well it predicts the rows.
+    """
+    from archmodel.calibrate.fabric import calibrate_network
+    from archmodel.report.residuals import show_residuals
+
+    found = calibrate_network(
+        logs, fabric=fabric, bandwidth=bandwidth, nic=nic, interfaces=interfaces, in_place=in_place
+    )
+    if html is not None:
+        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+    if output is not None:
+        output.write_text(found.yaml(), encoding="utf-8")
+    if as_json:
+        _print_json(found.to_dict())
+        return
+    if output is None:
+        click.echo(found.yaml(), nl=False)
+    show_residuals(found, file=sys.stderr if output is None else sys.stdout)
+
+
 def _load(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> Design:
     from archmodel.design import load
 
     return load(path, root=root, sets=dict(sets))
+
+
+def _machine(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> tuple[System, str]:
+    """The system of a design file, or of a file that is one system (paths of --set then begin in it); and its name."""
+    from archmodel import catalogue, source
+    from archmodel.system import System
+
+    tree = source.read(path, root=root, catalogue=catalogue.directory())
+    if "node" not in tree or "system" in tree:
+        loaded = _load(path, sets, root)
+        return loaded.system, loaded.name
+    for where, text in sets:
+        tree = source.set_path(tree, where.removeprefix("system."), source.scalar(text), origin="--set")
+    system = source.validate(System, tree)
+    return system, system.name or path.stem
 
 
 def _print_json(value: Any) -> None:

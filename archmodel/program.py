@@ -29,7 +29,7 @@ Role = Literal["parameter", "optimizer_state", "gradient", "activation", "commun
 Tier = Literal["hbm", "ddr"]
 Group = Literal["world", "node", "rail"]
 CollectiveKind = Literal["all_to_all", "all_reduce", "reduce_scatter", "all_gather"]
-Algorithm = Literal["direct", "ring", "hierarchical", "tree"]
+Algorithm = Literal["direct", "ring", "hierarchical", "tree", "in_network"]
 SECTOR = 32.0
 """Bytes of the smallest DRAM access of a GPU (one L2 sector): a 16-byte row costs 32 bytes of traffic."""
 

@@ -1,11 +1,10 @@
-"""Fits the constants of fabrics to measured collectives (tables such as nccl-tests gives).
+"""Fits the constants of fabrics to measured collectives (tables and logs such as nccl-tests gives).
 
 One set of constants serves all-reduce, all-gather, reduce-scatter and all-to-all at every number of GPUs. For
-a switch: an efficiency, a latency per step and per peer, the rate of local copies, a pipeline fill, and a
-start-up and a bandwidth share per protocol: 12 numbers and a limit, and 2 more where the switch reduces. What
-is fitted is the law that is used: residuals come from `collectives.estimate` itself. The limit of the
-low-latency protocols only decides which messages they may carry, so it is tried at a few values instead of
-searched.
+a switch: an efficiency, a latency per step and per peer, the rate of local copies, pipeline fills, and start-ups,
+latencies and bandwidth shares of protocols: 14 numbers for A100, 16 for H100, of which 2 are those of reduction in the
+switch. What is fitted is the law that is used: residuals come from `collectives.estimate` itself. Which protocol the
+library takes is not fitted: its own tuner decides, with the figures that it has for itself (`TUNER`).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import csv
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,24 +40,31 @@ COLUMNS = (("op", "coll"), ("num_gpus", "gpus"), ("size_bytes",), ("time_us", "t
 DIRECT_LIMIT = 16384.0
 """Bytes to one peer up to which NCCL sends by its low-latency protocol (its NCCL_P2P_LL_THRESHOLD)."""
 
-LIMITS = tuple(0.75 * 2.0**k for k in (18, 19, 20, 21))
-"""Largest message of a ring step for the low-latency protocols: between measured powers of two."""
+LL128_FRACTION = 0.92
+"""Share of the ring's rate that LL128 reaches: 120 of 128 bytes are data, and NCCL's tuner takes 0.92."""
+
+TUNER = {"ll": (6.6e-6, 0.6e-6, 0.3), "ll128": (14e-6, 1.9e-6, 0.736), "simple": (8.4e-6, 3.4e-6, 0.8)}
+"""What NCCL 2.30's tuner (src/graph/tuning.cc) expects of a ring over NVLink: start-up, step, share of the line rate.
+LL: 87.7 GB/s of 300 on Ampere, 141 of 450 on Hopper; the others by the search speed, 240 of 300 and 360 of 450."""
 
 SWITCH_START = {
     "efficiency": 0.8,
-    "latency": 0.9e-6,
+    "latency": 0.85e-6,
     "direct_latency": 0.2e-6,
-    "copy": 2.5,
-    "fill": 8e-6,
+    "copy": 2.2,
+    "fill": 3e-6,
     "ll_narrow.base": 6e-6,
-    "ll_narrow.direct_base": 7e-6,
-    "ll_narrow.fraction": 0.035,
+    "ll_narrow.direct_base": 6e-6,
+    "ll_narrow.fraction": 0.03,
     "ll.base": 8e-6,
     "ll.fraction": 0.5,
-    "simple.base": 15e-6,
+    "ll.gather_step": 0.25e-6,
+    "simple.base": 17e-6,
     "simple.direct_base": 10e-6,
-    "in_network.base": 50e-6,
-    "in_network.fraction": 0.85,
+    "simple.step_latency": 3e-6,
+    "simple.direct_fill": 15e-6,
+    "in_network.base": 58e-6,
+    "in_network.fraction": 0.83,
 }
 """Where the search begins: magnitudes of an NVSwitch node. `copy` is in units of the link bandwidth."""
 
@@ -70,6 +77,9 @@ RAIL_START = {
     "ll.fraction": 0.4,
     "simple.base": 250e-6,
 }
+
+RAIL_LATENCY = 30e-6
+"""One step over the network, where it cannot be told from start-up."""
 
 
 class CalibrationError(ArchmodelError, ValueError):
@@ -134,10 +144,9 @@ def predict(machine: Machine, measured: Measurements) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Fitted constants by name, the limit tried, and predicted / measured - 1 on what they were fitted on."""
+    """Fitted constants by name, and predicted / measured - 1 on what they were fitted on."""
 
     constants: Mapping[str, float]
-    limit: float | None
     errors: Array
 
     @property
@@ -150,23 +159,36 @@ def fit_switch(
     bandwidth: float,
     *,
     without: tuple[str, ...] = (),
-    limits: tuple[float, ...] = LIMITS,
+    start: Mapping[str, float] = SWITCH_START,
+    tuner_ll: float = TUNER["ll"][2],
+    evaluations: int = 3000,
 ) -> Fit:
     """A switch fabric's constants from collectives inside a node; `switch` turns them into a fabric.
 
     `bandwidth`: line rate of one GPU in B/s, per direction. `without`: constants, or whole protocols,
     that this fabric does not have: "in_network" where the switch does not reduce, "ll_narrow.direct_base" where
-    small all-to-alls are no faster than large ones.
+    small all-to-alls are no faster than large ones, "simple.direct_fill" where the fill of rings serves both.
+    `tuner_ll`: share of the line rate that the library expects of its low-latency protocol.
     """
-    start = {name: x for name, x in SWITCH_START.items() if not name.startswith(without)}
-    fits = []
-    for limit in limits:
+    begin = {name: x for name, x in start.items() if not (without and name.startswith(without))}
 
-        def machine(constants: Mapping[str, float], limit: float = limit) -> Machine:
-            return in_node(switch(constants, bandwidth, limit))
+    def machine(constants: Mapping[str, float]) -> Machine:
+        return in_node(switch(constants, bandwidth, tuner_ll))
 
-        fits.append(_search(start, machine, measured, limit))
-    return min(fits, key=lambda fit: fit.mean_absolute_error)
+    return search(begin, machine, measured, evaluations)
+
+
+def leave_sizes_out(
+    measured: Measurements, fitted: Fit, machine: Callable[[Mapping[str, float]], Machine], evaluations: int = 700
+) -> Array:
+    """predicted / measured - 1 of every row by constants fitted without the rows of its size (rows,)."""
+    errors = np.empty_like(measured.time)
+    for size in np.unique(measured.size):
+        out = measured.size == size
+        found = search(fitted.constants, machine, measured.where(~out), evaluations)
+        alone = measured.where(out)
+        errors[out] = predict(machine(found.constants), alone) / alone.time - 1
+    return errors
 
 
 def fit_rail_clos(measured: Measurements, scale_up: Switch, nic: Nic, *, gpus: int, latency: float) -> Fit:
@@ -179,12 +201,12 @@ def fit_rail_clos(measured: Measurements, scale_up: Switch, nic: Nic, *, gpus: i
     def machine(constants: Mapping[str, float]) -> Machine:
         return in_nodes(scale_up, rail_clos(constants, latency), nic, gpus)
 
-    return _search(RAIL_START, machine, measured, None)
+    return search(RAIL_START, machine, measured, 2500)
 
 
 def in_node(scale_up: Switch) -> Machine:
     """Machines of one node."""
-    return lambda ranks: build_topology(scale_up, ranks_per_node=ranks)
+    return cache(lambda ranks: build_topology(scale_up, ranks_per_node=ranks))
 
 
 def in_nodes(scale_up: Switch, scale_out: RailClos, nic: Nic, gpus: int) -> Machine:
@@ -194,32 +216,55 @@ def in_nodes(scale_up: Switch, scale_out: RailClos, nic: Nic, gpus: int) -> Mach
     )
 
 
-def switch(constants: Mapping[str, float], bandwidth: float, limit: float) -> Switch:
+def switch(constants: Mapping[str, float], bandwidth: float, tuner_ll: float = TUNER["ll"][2]) -> Switch:
     """The node fabric that named constants describe."""
+    return Switch.model_validate({"bandwidth": bandwidth, **switch_block(constants, bandwidth, tuner_ll)})
+
+
+def switch_block(constants: Mapping[str, float], bandwidth: float, tuner_ll: float) -> dict[str, Any]:
+    """The fields of a node fabric, but for its name and line rate, as named constants give them.
+
+    A message to one peer uses one of the two channels of a narrow ring. LL128 and Simple start alike, and their steps
+    are to each other as in NCCL's tuner.
+    """
     c = constants
+    expected = {name: dict(zip(("base", "step_latency", "fraction"), row, strict=True)) for name, row in TUNER.items()}
+    expected["ll"]["fraction"] = tuner_ll
+    narrow, simple = _row(c, "ll_narrow"), _row(c, "simple")
+    if "direct_base" in narrow:
+        narrow |= {"direct_limit": DIRECT_LIMIT, "peer_fraction": narrow["fraction"] / 2}
+    steps = TUNER["ll128"][1] / TUNER["simple"][1]
+    ll128 = {
+        "base": simple["base"],
+        "step_latency": simple["step_latency"] * steps,
+        "fraction": LL128_FRACTION,
+    }
     block: dict[str, Any] = {
-        "bandwidth": bandwidth,
-        "copy_bandwidth": c["copy"] * bandwidth,
         **{name: c[name] for name in ("efficiency", "latency", "direct_latency")},
+        "copy_bandwidth": c["copy"] * bandwidth,
         "protocols": {
-            "ll_narrow": {**_row(c, "ll_narrow"), "limit": limit, "direct_limit": DIRECT_LIMIT},
-            "ll": {**_row(c, "ll"), "limit": limit},
-            "simple": {**_row(c, "simple"), "fill": c["fill"]},
+            "ll_narrow": {**narrow, "tuner": expected["ll"]},
+            "ll": {**_row(c, "ll"), "tuner": expected["ll"]},
+            "ll128": {**ll128, "tuner": expected["ll128"]},
+            "simple": {**simple, "fill": c["fill"], "tuner": expected["simple"]},
         },
     }
     if "in_network.base" in c:
         block["in_network"] = {**_row(c, "in_network"), "fill": c["fill"]}
-    return Switch.model_validate(block)
+    return block
 
 
 def rail_clos(constants: Mapping[str, float], latency: float) -> RailClos:
     """The scale-out fabric that named constants describe."""
+    return RailClos.model_validate(rail_block(constants, latency))
+
+
+def rail_block(constants: Mapping[str, float], latency: float) -> dict[str, Any]:
+    """Its fields."""
     c = constants
     rows = {name: _row(c, name) for name in ("ll_narrow", "ll", "simple")}
     rows["simple"] |= {"fill": c["fill"], "direct_base": c["simple.base"]}
-    return RailClos.model_validate(
-        {"efficiency": c["efficiency"], "latency": latency, "counts_tree_bytes": True, "protocols": rows}
-    )
+    return {"efficiency": c["efficiency"], "latency": latency, "counts_tree_bytes": True, "protocols": rows}
 
 
 def summary(fit: Fit) -> dict[str, str]:
@@ -235,11 +280,11 @@ def _row(constants: Mapping[str, float], protocol: str) -> dict[str, float]:
     return {name.removeprefix(head): x for name, x in constants.items() if name.startswith(head)}
 
 
-def _search(
+def search(
     start: Mapping[str, float],
     machine: Callable[[Mapping[str, float]], Machine],
     measured: Measurements,
-    limit: float | None,
+    evaluations: int,
 ) -> Fit:
     """Constants that minimise a rounded mean |log(predicted / measured)|: least squares, then a simplex."""
     from scipy.optimize import least_squares, minimize
@@ -248,7 +293,7 @@ def _search(
     shares = [name.endswith(("efficiency", "fraction")) for name in names]
 
     def constants(x: Array) -> dict[str, float]:
-        values = np.where(shares, np.minimum(np.exp(x), 1.0), np.exp(x))
+        values = np.where(shares, np.minimum(np.exp(x), 1.0), np.minimum(np.exp(x), 1e3))
         return dict(zip(names, values.tolist(), strict=True))
 
     def residuals(x: Array) -> Array:
@@ -260,6 +305,6 @@ def _search(
 
     begin = np.log(list(start.values()))
     rough = least_squares(residuals, begin, loss="soft_l1", f_scale=0.05, max_nfev=60).x
-    fine = minimize(loss, rough, method="Nelder-Mead", options={"maxfev": 2500, "adaptive": True}).x
+    fine = minimize(loss, rough, method="Nelder-Mead", options={"maxfev": evaluations, "adaptive": True}).x
     found = constants(np.asarray(fine))
-    return Fit(found, limit, predict(machine(found), measured) / measured.time - 1)
+    return Fit(found, predict(machine(found), measured) / measured.time - 1)

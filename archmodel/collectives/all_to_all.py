@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from archmodel.collectives.estimate import bus_bandwidth
+from archmodel.collectives.flows import Wires
+from archmodel.collectives.groups import Placement
 from archmodel.collectives.kinds import CollectiveError, Fidelity, check_fidelity
+from archmodel.collectives.levels import levels_of
 from archmodel.collectives.pricing import price
 from archmodel.collectives.result import CollectiveResult
 from archmodel.collectives.schedule import Schedule
@@ -36,29 +39,57 @@ def all_to_all_v(
     """
     check_fidelity(fidelity)
     inner, outer = topology.extent(group)
-    peers: dict[DimensionName, int] = {"scale_up": inner - 1, "scale_out": inner * outer - inner}
-    sends: dict[DimensionName, Array] = {
-        "scale_up": _ranked(scale_up_send),
-        "scale_out": _ranked(scale_out_send),
-    }
-    receives: dict[DimensionName, Array] = {
-        "scale_up": _ranked(scale_up_receive),
-        "scale_out": _ranked(scale_out_receive),
-    }
-    busiest: dict[DimensionName, Num] = {}
-    for name in peers:
+    placed = Placement(inner, outer, outer, group)
+    sends = {"scale_up": _ranked(scale_up_send), "scale_out": _ranked(scale_out_send)}
+    receives = {"scale_up": _ranked(scale_up_receive), "scale_out": _ranked(scale_out_receive)}
+    peers = {"scale_up": inner - 1, "scale_out": inner * outer - inner}
+    for name, count in peers.items():
         for amount in (sends[name], receives[name]):
-            _check(name, amount, peers[name], topology.ranks)
-        busiest[name] = np.maximum(_most(sends[name]), _most(receives[name]))
-    outgoing = _most(sends["scale_up"] + sends["scale_out"])
+            _check(name, amount, count, topology.ranks)
+    return _exchange(topology, placed, "direct", (sends, receives, _ranked(kept)), peers, fidelity)
+
+
+def of_pairs(
+    topology: Topology, group: Placement, algorithm: str, pairs: Array, wires: Wires, fidelity: Fidelity
+) -> CollectiveResult:
+    """The same from messages (n, n) between the members of any group and what they put on `wires`.
+
+    Hierarchical: two exchanges, each with its own peers; as many steps as there are peers in both.
+    """
+    node = group.node_of(topology.local_size)
+    counts = np.unique(node, return_counts=True)[1]
+    near, far = int(counts.max()) - 1, group.size - int(counts.min())
+    if algorithm == "hierarchical":
+        near, far = group.local - 1 + group.blocks - group.nodes, group.nodes - 1
+    sends, receives = ({name: end[i] for name, end in wires.items()} for i in range(2))
+    amounts = (sends, receives, np.diag(pairs).copy())
+    return _exchange(topology, group, algorithm, amounts, {"scale_up": near, "scale_out": far}, fidelity)
+
+
+Sides = dict[str, Array]
+
+
+def _exchange(
+    topology: Topology,
+    group: Placement,
+    algorithm: str,
+    amounts: tuple[Sides, Sides, Array],
+    peers: dict[DimensionName, int],
+    fidelity: Fidelity,
+) -> CollectiveResult:
+    if fidelity == "link_load":
+        raise CollectiveError("link_load prices equal messages; use alpha_beta or protocol for unequal ones")
+    sends, receives, own = amounts
+    busiest: dict[DimensionName, Num] = {name: np.maximum(_most(sends[name]), _most(receives[name])) for name in peers}
+    crossing = {name: count for name, count in peers.items() if count}
     schedule = Schedule(
         family="direct",
-        steps={name: count for name, count in peers.items() if count},
-        sent={name: busiest[name] for name, count in peers.items() if count},
-        message=outgoing / max(sum(peers.values()), 1),
-        kept=_most(_ranked(kept)),
+        steps=crossing,
+        sent={name: busiest[name] for name in crossing},
+        message=_most(sends["scale_up"] + sends["scale_out"]) / max(sum(peers.values()), 1),
+        kept=_most(own),
     )
-    priced = price(topology, schedule, fidelity)
+    priced = price(levels_of(topology, group), schedule, fidelity)
     moving = (busiest["scale_up"] + busiest["scale_out"] + schedule.kept) > 0
     parts: dict[str, Num] = {
         "latency": np.where(moving, priced.latency, 0.0),
@@ -66,18 +97,18 @@ def all_to_all_v(
         "copy": np.where(moving, priced.copy, 0.0),
     }
     time = parts["latency"] + parts["bandwidth"] + parts["copy"]
-    full = _most(sends["scale_up"] + sends["scale_out"] + _ranked(kept))
+    full = _most(sends["scale_up"] + sends["scale_out"] + own)
     return CollectiveResult(
         kind="all_to_all",
-        group=group,
-        ranks=inner * outer,
-        algorithm="direct",
+        group=group.label,
+        ranks=group.size,
+        algorithm=algorithm,
         protocol=priced.protocol,
         time=time,
         parts=parts,
-        steps={"scale_up": peers["scale_up"], "scale_out": peers["scale_out"]},
+        steps=dict(peers),
         wire_bytes=dict(sends),
-        bus_bandwidth=bus_bandwidth("all_to_all", inner * outer, full, time),
+        bus_bandwidth=bus_bandwidth("all_to_all", group.size, full, time),
         bound=priced.bound,
     )
 

@@ -6,15 +6,49 @@ from typing import Literal
 
 from archmodel.errors import ArchmodelError, suggestion
 
-Kind = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
-Algorithm = Literal["ring", "tree", "direct", "hierarchical", "in_network"]
-Fidelity = Literal["alpha_beta", "protocol"]
+Kind = Literal[
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "point_to_point",
+]
+Algorithm = Literal[
+    "ring",
+    "bidirectional_ring",
+    "tree",
+    "double_binary_tree",
+    "halving_doubling",
+    "direct",
+    "hierarchical",
+    "in_network",
+]
+Fidelity = Literal["alpha_beta", "link_load", "protocol"]
 
+_SCATTERING = ("ring", "bidirectional_ring", "halving_doubling", "direct", "hierarchical")
 SERVES: dict[str, tuple[str, ...]] = {
-    "all_reduce": ("ring", "tree", "direct", "hierarchical", "in_network"),
-    "reduce_scatter": ("ring", "direct", "hierarchical"),
-    "all_gather": ("ring", "direct", "hierarchical"),
+    "all_reduce": (
+        "ring",
+        "bidirectional_ring",
+        "tree",
+        "double_binary_tree",
+        "halving_doubling",
+        "direct",
+        "hierarchical",
+        "in_network",
+    ),
+    "reduce_scatter": _SCATTERING,
+    "all_gather": _SCATTERING,
     "all_to_all": ("direct", "hierarchical"),
+    "broadcast": ("ring", "double_binary_tree", "direct", "in_network"),
+    "reduce": ("ring", "double_binary_tree", "direct", "in_network"),
+    "gather": ("direct",),
+    "scatter": ("direct",),
+    "point_to_point": ("direct",),
 }
 """Algorithms that can carry out each kind."""
 
@@ -23,10 +57,18 @@ LIBRARY: dict[str, tuple[str, ...]] = {
     "reduce_scatter": ("ring",),
     "all_gather": ("ring",),
     "all_to_all": ("direct",),
+    "broadcast": ("ring",),
+    "reduce": ("ring",),
+    "gather": ("direct",),
+    "scatter": ("direct",),
+    "point_to_point": ("direct",),
 }
 """Algorithms that a collective library (NCCL) chooses among by itself: what `auto` means."""
 
-FIDELITIES: tuple[Fidelity, ...] = ("alpha_beta", "protocol")
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+"""Kinds in which one rank, the root, differs from the others."""
+
+FIDELITIES: tuple[Fidelity, ...] = ("alpha_beta", "link_load", "protocol")
 
 
 class CollectiveError(ArchmodelError, ValueError):
@@ -47,7 +89,8 @@ def check_algorithm(kind: str, algorithm: str) -> None:
         choices = ("auto", *known)
         raise CollectiveError(f"no algorithm is called {algorithm!r}; {suggestion(algorithm, choices)}")
     if algorithm not in SERVES[kind]:
-        raise CollectiveError(f"{algorithm} does not carry out {kind}; {', '.join(SERVES[kind])} do")
+        verb = "does" if len(SERVES[kind]) == 1 else "do"
+        raise CollectiveError(f"{algorithm} does not carry out {kind}; {', '.join(SERVES[kind])} {verb}")
 
 
 def check_fidelity(fidelity: str) -> None:

@@ -5,14 +5,21 @@
 
 Dimensions overlap: a collective's chunks are on the scale-up links while earlier ones are on the network
 interface, and sends to GPUs and to interfaces run in one kernel, so the slower dimension sets the rate and
-the latencies of both add up. `base`, `fraction`, `fill` and, where it differs, the latency belong to a
-protocol; of those that the library would use for such a message, the fastest is taken. Alpha-beta leaves out
-protocols: base 0, fraction 1, no fill, no copy.
+the latencies of both add up. Halving-doubling is the exception: its steps wait for each other, and the terms of its
+dimensions add up. `base`, `fraction`, `fill` and, where it differs, the latency belong to a protocol; of those that
+the library would use for such a message, the fastest is taken. Alpha-beta leaves out protocols: base 0, fraction 1,
+no fill, no copy.
+
+Which protocols the library would use: those whose `limit` holds, and of which it does not itself expect (`tuner`)
+that a wider one is faster:
+
+    expected = base' + sum_d steps_d latency'_d + max_d bytes sent_d / (line rate_d fraction'_d)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +28,6 @@ from archmodel.collectives.kinds import CollectiveError, Fidelity
 from archmodel.collectives.schedule import Family, Schedule
 from archmodel.network.dimension import Dimension
 from archmodel.network.protocol import PLAIN, Protocol
-from archmodel.network.topology import Topology
 from archmodel.quantities import Num
 
 Names = np.ndarray[tuple[int, ...], np.dtype[np.str_]]
@@ -45,15 +51,18 @@ class Price:
         return self.latency + self.bandwidth + self.copy
 
 
-def price(topology: Topology, schedule: Schedule, fidelity: Fidelity) -> Price:
+def price(dimensions: Sequence[Dimension], schedule: Schedule, fidelity: Fidelity) -> Price:
     """The schedule at the best protocol the library would use; zero time for a group of one rank."""
-    crossed = [d for d in topology.dimensions if d.name in schedule.steps]
+    crossed = [d for d in dimensions if d.name in schedule.steps]
     if not crossed:
         nothing = 0.0 * schedule.message
         return Price(nothing, nothing, nothing, "none", "none")
     best: Price | None = None
-    for name, rows in _alternatives(crossed, schedule.family, fidelity):
-        candidate = _priced(name, rows, crossed, schedule, fidelity)
+    options = list(_alternatives(crossed, schedule.family, fidelity))
+    for name, rows in options:
+        compared = schedule.family not in ("direct", "in_network")
+        wider = [other for _, other in options if compared and _wider(other, rows)]
+        candidate = _priced(name, rows, wider, crossed, schedule, fidelity)
         best = candidate if best is None else faster(best, candidate)
     if best is None:
         raise CollectiveError(f"the {crossed[0].kind} fabric has no {schedule.family} protocol")
@@ -95,23 +104,25 @@ def either(condition: Truth, a: str | Names, b: str | Names) -> str | Names:
     return chosen if chosen.ndim else str(chosen)
 
 
-def _priced(name: str, rows: Rows, crossed: list[Dimension], schedule: Schedule, fidelity: Fidelity) -> Price:
+def _priced(
+    name: str,
+    rows: Rows,
+    wider: list[Rows],
+    crossed: list[Dimension],
+    schedule: Schedule,
+    fidelity: Fidelity,
+) -> Price:
     """The schedule with one protocol per dimension; infinite where the library would not use it."""
     family = schedule.family
-    moves = [
-        transfer(schedule.sent[d.name], _rate(d, family) * row.fraction, row.fill)
-        for d, row in zip(crossed, rows, strict=True)
-    ]
-    slowest: Num = moves[0]
-    bound: str | Names = crossed[0].name
-    if len(moves) == 2:
-        slowest = np.maximum(moves[0], moves[1])
-        bound = either(np.less(moves[0], moves[1]), crossed[1].name, crossed[0].name)
     latency: Num = _start(rows, family)
     for d, row in zip(crossed, rows, strict=True):
         latency = latency + _latency(d, row, schedule)
+    allowed = _allowed(rows, schedule)
+    if wider:
+        allowed = np.logical_and(allowed, _not_expected_slower(rows, wider, crossed, schedule))
+    slowest, bound = _bandwidth(rows, crossed, schedule)
     return Price(
-        latency=np.where(_allowed(rows, schedule), latency, np.inf),
+        latency=np.where(allowed, latency, np.inf),
         bandwidth=slowest,
         copy=0.0 * schedule.kept if fidelity == "alpha_beta" else _copy(crossed, schedule.kept),
         protocol=name,
@@ -119,8 +130,39 @@ def _priced(name: str, rows: Rows, crossed: list[Dimension], schedule: Schedule,
     )
 
 
+def _bandwidth(rows: Rows, crossed: list[Dimension], schedule: Schedule) -> tuple[Num, str | Names]:
+    """Seconds for the bytes, and the level that takes longest."""
+    slowest: Num = -1.0
+    bound: str | Names = crossed[0].level
+    for d, row in zip(crossed, rows, strict=True):
+        move = _move(d, row, schedule, schedule.sent[d.name])
+        bound = either(np.less(slowest, move), d.level, bound)
+        slowest = np.maximum(slowest, move)
+    if schedule.serial is not None:
+        in_turn: Num = 0.0
+        for d, row in zip(crossed, rows, strict=True):
+            in_turn = in_turn + _move(d, row, schedule, schedule.serial[d.name])
+        slowest = np.maximum(slowest, in_turn)
+    return slowest, bound
+
+
+def _move(d: Dimension, row: Protocol, schedule: Schedule, sent: Num) -> Num:
+    direct = schedule.family == "direct"
+    share: Num = row.fraction
+    if direct and row.peer_fraction is not None:
+        share = np.minimum(1.0, row.peer_fraction * (schedule.steps[d.name] / schedule.phases))
+    fill = row.direct_fill if direct and row.direct_fill is not None else row.fill
+    return transfer(sent, _rate(d, schedule.family) * share, fill)
+
+
 def _rate(d: Dimension, family: Family) -> Num:
-    return {"direct": d.direct_bandwidth, "tree": d.tree_bandwidth}.get(family, d.ring_bandwidth)
+    rates = {
+        "direct": d.direct_bandwidth,
+        "exchange": d.direct_bandwidth,
+        "tree": d.tree_bandwidth,
+        "both_ways": d.both_ways_bandwidth,
+    }
+    return rates.get(family, d.ring_bandwidth)
 
 
 def _start(rows: Rows, family: Family) -> Num:
@@ -136,7 +178,36 @@ def _latency(d: Dimension, row: Protocol, schedule: Schedule) -> Num:
     """Ring and tree: every step in turn. Direct: one hop a phase, plus the cost of posting to every peer."""
     hop = d.latency if row.step_latency is None else row.step_latency
     steps = schedule.steps[d.name]
-    return schedule.phases * hop + steps * d.direct_latency if schedule.family == "direct" else steps * hop
+    if schedule.family == "direct":
+        return schedule.phases * hop + steps * d.direct_latency
+    return steps * (hop + schedule.gathering * row.gather_step)
+
+
+def _wider(other: Rows, rows: Rows) -> bool:
+    """Whether the library compares the two, and takes `other` to be the one of more bandwidth."""
+    pairs = [(b.tuner, a.tuner) for b, a in zip(other, rows, strict=True) if b.tuner and a.tuner]
+    return bool(pairs) and all(np.all(np.greater(b.fraction, a.fraction)) for b, a in pairs)
+
+
+def _not_expected_slower(rows: Rows, wider: list[Rows], crossed: list[Dimension], schedule: Schedule) -> Truth:
+    mine = _expected(rows, crossed, schedule)
+    answer: Truth = np.True_
+    for other in wider:
+        answer = np.logical_and(answer, np.less_equal(mine, _expected(other, crossed, schedule)))
+    return answer
+
+
+def _expected(rows: Rows, crossed: list[Dimension], schedule: Schedule) -> Num:
+    """Seconds that the library's own tuner expects, over the dimensions whose protocols say."""
+    start: Num = 0.0
+    steps: Num = 0.0
+    moving: Num = 0.0
+    for d, row in zip(crossed, rows, strict=True):
+        if row.tuner is not None:
+            start = np.maximum(start, row.tuner.base)
+            steps = steps + schedule.steps[d.name] * row.tuner.step_latency
+            moving = np.maximum(moving, schedule.sent[d.name] / (d.bandwidth * row.tuner.fraction))
+    return start + steps + moving
 
 
 def _copy(crossed: list[Dimension], kept: Num) -> Num:
@@ -169,16 +240,19 @@ def _alternatives(crossed: list[Dimension], family: Family, fidelity: Fidelity) 
     if len(tables) == 1:
         yield from ((name, (row,)) for name, row in tables[0].items())
         return
-    inner, outer = tables
-    shared = [name for name in inner if name in outer]
-    if any(_any_size(inner[name], family) and _any_size(outer[name], family) for name in shared):
-        yield from ((name, (inner[name], outer[name])) for name in shared)
-    else:
-        yield from ((f"{a}+{b}", (inner[a], outer[b])) for a in inner for b in outer)
+    shared = [name for name in tables[0] if all(name in table for table in tables)]
+    if any(all(_any_size(table[name], table, family) for table in tables) for name in shared):
+        yield from ((name, tuple(table[name] for table in tables)) for name in shared)
+        return
+    for names in itertools.product(*tables):
+        rows = tuple(table[name] for table, name in zip(tables, names, strict=True))
+        yield "+".join(names), rows
 
 
-def _any_size(row: Protocol, family: Family) -> bool:
-    return (row.direct_limit if family == "direct" else row.limit) is None
+def _any_size(row: Protocol, table: Mapping[str, Protocol], family: Family) -> bool:
+    if (row.direct_limit if family == "direct" else row.limit) is not None:
+        return False
+    return family == "direct" or not any(_wider((other,), (row,)) for other in table.values())
 
 
 def _bare(row: Protocol) -> Protocol:

@@ -16,9 +16,12 @@ class CollectiveResult:
 
     Quantities broadcast over input sizes and topology fields; uneven ones end in an axis of 1: all ranks wait
     for the slowest. `parts` ("latency", "bandwidth", "copy") sum to `time`. `wire_bytes` are sent by each
-    rank in each dimension (the busiest rank's where they differ). `bus_bandwidth` (B/s) is nccl-tests'
-    figure: what the links would carry if the algorithm were a ring, so in-network reduction can show more
-    than the line rate. `algorithm`, `protocol` and `bound` (the dimension that sets the rate) are names, or
+    rank in each dimension (those of the rank that sends or receives most, where they differ), in the wire's format;
+    a level of several dimensions is listed as a whole, and for the hierarchical algorithm also dimension by dimension.
+    `bus_bandwidth` (B/s) is nccl-tests' figure for the bytes as they travel: what the links would carry if the
+    algorithm were a ring, so in-network reduction, and trees over two nodes, can show more than the line rate.
+    `ranks`: group size. `chunks`: pieces that a hierarchical collective was cut into; 0 where the library pipelines as
+    finely as it likes. `algorithm`, `protocol` and `bound` (the dimension that sets the rate) are names, or
     arrays of names where they vary.
     """
 
@@ -33,8 +36,27 @@ class CollectiveResult:
     wire_bytes: Mapping[DimensionName, Num]
     bus_bandwidth: Num
     bound: str | Names
+    chunks: Num = 0
+
+    @property
+    def group_size(self) -> int:
+        """Ranks of one group."""
+        return self.ranks
 
 
-BUS_FACTOR = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0, "all_to_all": 1.0}
-"""bus bandwidth = factor (n - 1)/n S / time, S the full buffer (all_gather: the gathered one); nccl-tests,
-PERFORMANCE.md."""
+BUS_FACTOR = {
+    "all_reduce": 2.0,
+    "reduce_scatter": 1.0,
+    "all_gather": 1.0,
+    "all_to_all": 1.0,
+    "gather": 1.0,
+    "scatter": 1.0,
+}
+"""bus bandwidth = factor (n - 1)/n S / time, S the full buffer (all_gather and gather: the gathered one); of broadcast,
+reduce and point_to_point S / time; nccl-tests, PERFORMANCE.md."""
+
+
+def bus_bytes(kind: str, ranks: int, full_bytes: Num) -> Num:
+    """Bytes whose quotient by time is the bus bandwidth."""
+    factor = BUS_FACTOR[kind] * (ranks - 1) / ranks if kind in BUS_FACTOR else 1.0 * (ranks > 1)
+    return factor * full_bytes

@@ -55,14 +55,17 @@ def sent_bytes(kind: str, algorithm: str, blocks: Array, local_size: int, group:
     """What every rank sends, in the unit of `blocks`, when every group of the partition runs the collective.
 
     `group`: "world" (all ranks), "node" (each node by itself), "rail" (the ranks of equal local index). For
-    kinds all_reduce, reduce_scatter, all_gather; an all-to-all has a message for each pair:
-    `all_to_all_bytes`. Raises `CollectiveError` for names and shapes that do not serve.
+    kinds all_reduce, reduce_scatter, all_gather and the rooted ones (their root is the first rank); an all-to-all has a
+    message for each pair: `all_to_all_bytes`. Groups of any ranks: `archmodel.collectives.flows`. Raises
+    `CollectiveError` for names and shapes that do not serve.
     """
     check_algorithm(kind, algorithm)
     if kind == "all_to_all":
         raise CollectiveError("all_to_all has messages, not blocks; count them with all_to_all_bytes")
     grid = partition(np.asarray(blocks, dtype=np.float64), local_size, group)
     check_extent(algorithm, grid.shape[-2])
+    if (kind, algorithm) not in _LAWS:
+        return _by_flows(kind, algorithm, grid, local_size, group)
     up, out = _LAWS[kind, algorithm](grid)
     return {"scale_up": restore(up, local_size, group), "scale_out": restore(out, local_size, group)}
 
@@ -186,6 +189,21 @@ def in_network_all_reduce(b: Array) -> Wires:
     """The whole buffer to the switch, and one's own block once more; nothing when alone."""
     up = _total(b, (-2, -1)) + b if b.shape[-1] > 1 else np.zeros_like(b)
     return up, np.zeros_like(b)
+
+
+def _by_flows(kind: str, algorithm: str, grid: Array, local_size: int, group: str) -> dict[str, Array]:
+    """Algorithms without a closed form for unequal blocks: counted group by group."""
+    from archmodel.collectives import flows
+
+    nodes, local = grid.shape[-2:]
+    node = np.arange(nodes * local) // local
+    rows = grid.reshape(-1, nodes * local)
+    counted = [flows.group_bytes(kind, algorithm, row, node) for row in rows]
+    found = {}
+    for name in ("scale_up", "scale_out"):
+        sent = np.array([wires[name][0] for wires in counted]).reshape(grid.shape)
+        found[name] = restore(sent, local_size, group)
+    return found
 
 
 def _total(x: Array, axis: int | tuple[int, ...]) -> Array:

@@ -34,6 +34,11 @@ class Network:
         moved = self.cast(np.asarray(values, dtype=np.float64), dtype) if values.dtype.kind == "f" else values
         self.mail.setdefault((source, target), deque()).append(moved.copy())
 
+    def to_switch(self, rank: int, values: Array, dtype: str) -> Array:
+        """Send `values` to the switch of the rank's node; what arrives there."""
+        self.count(rank, "scale_up", values.size, dtype)
+        return self.cast(np.asarray(values, dtype=np.float64), dtype).copy()
+
     def receive(self, source: int, target: int) -> Payload:
         """The oldest message from `source` that `target` has not yet taken."""
         waiting = self.mail.get((source, target))

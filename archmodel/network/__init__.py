@@ -1,9 +1,13 @@
 """Networks: the fabrics that join GPUs in a node and nodes in a cluster, and the topology built from them."""
 
+from archmodel.network.custom import Custom, Link
 from archmodel.network.dimension import Dimension
+from archmodel.network.dimensions import Dimensions, NodeDimensions
 from archmodel.network.errors import TopologyError
-from archmodel.network.fabric import SCALE_OUT, SCALE_UP, Fabric, ScaleOut, ScaleUp
+from archmodel.network.fabric import SCALE_OUT, SCALE_UP, Fabric, Fault, ScaleOut, ScaleUp
+from archmodel.network.fat_tree import FatTree, NodeTree
 from archmodel.network.fully_connected import FullyConnected
+from archmodel.network.graph import Edge
 from archmodel.network.hybrid_cube_mesh import HybridCubeMesh
 from archmodel.network.nic import Nic
 from archmodel.network.none import NoScaleOut, NoScaleUp
@@ -12,24 +16,38 @@ from archmodel.network.protocol import Protocol
 from archmodel.network.rail_clos import RailClos
 from archmodel.network.switch import Switch
 from archmodel.network.topology import Topology, build_topology
+from archmodel.network.torus import Mesh, NodeMesh, NodeTorus, Ring, Torus
 
 __all__ = [
     "SCALE_OUT",
     "SCALE_UP",
+    "Custom",
     "Dimension",
+    "Dimensions",
+    "Edge",
     "Fabric",
+    "FatTree",
+    "Fault",
     "FullyConnected",
     "HybridCubeMesh",
+    "Link",
+    "Mesh",
     "Nic",
     "NoScaleOut",
     "NoScaleUp",
+    "NodeDimensions",
+    "NodeMesh",
+    "NodeTorus",
+    "NodeTree",
     "Pcie",
     "Protocol",
     "RailClos",
+    "Ring",
     "ScaleOut",
     "ScaleUp",
     "Switch",
     "Topology",
     "TopologyError",
+    "Torus",
     "build_topology",
 ]

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from archmodel.network.protocol import Protocol
+from archmodel.network.shape import Shape
 from archmodel.quantities import Num
 
-DimensionName = Literal["scale_up", "scale_out"]
+Level = Literal["scale_up", "scale_out"]
+DimensionName = str
+"""A level that is one dimension has its name; the dimensions of a torus or a list are named in the design."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +21,12 @@ class Dimension:
 
     `bandwidth` is what one rank can put on its links, in one direction, by the datasheet: no collective is
     ever priced faster than its bytes over it. `ring_share` and `direct_share` are the parts of it that rings,
-    and uniform traffic between all pairs, can use on this graph; `efficiency` is what software achieves of
-    those.
+    and uniform traffic between all pairs, can use on this graph, `both_ways_share` a ring that is used in
+    both directions; `efficiency` is what software achieves of those. `latency` is that of one step between
+    neighbours, links included; `overhead` the part of it that software adds to any step.
+
+    `shape` has the links themselves. `axes`: the dimensions inside this one, inner to outer, if it is a
+    product of several (a torus); then it has no shape of its own.
     """
 
     name: DimensionName
@@ -38,11 +45,21 @@ class Dimension:
     protocols: Mapping[str, Protocol] | None = None
     in_network: Protocol | None = None
     counts_tree_bytes: bool = True
+    both_ways_share: Num = 1.0
+    overhead: Num = 0.0
+    level: Level = "scale_up"
+    shape: Shape | None = None
+    axes: tuple[Dimension, ...] = ()
 
     @property
     def ring_bandwidth(self) -> Num:
         """B/s that a rank sends in a ring of large messages."""
         return self.bandwidth * self.ring_share * self.efficiency
+
+    @property
+    def both_ways_bandwidth(self) -> Num:
+        """B/s that a rank sends in a ring of large messages that is used in both directions."""
+        return self.bandwidth * self.both_ways_share * self.efficiency
 
     @property
     def tree_bandwidth(self) -> Num:
@@ -53,3 +70,8 @@ class Dimension:
     def direct_bandwidth(self) -> Num:
         """B/s that a rank sends when all pairs exchange the same large amount."""
         return self.bandwidth * self.direct_share * self.efficiency * self.direct_fraction
+
+    @property
+    def flat(self) -> tuple[Dimension, ...]:
+        """The dimensions inside it, or itself."""
+        return self.axes or (self,)

@@ -6,8 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from archmodel.network.fabric import SCALE_UP, Edge, ScaleUp
-from archmodel.quantities import Num, PositiveBandwidth
+from archmodel.network.fabric import SCALE_UP, Rates, ScaleUp
+from archmodel.network.graph import Edge
+from archmodel.network.shape import Full, Shape
+from archmodel.quantities import PositiveBandwidth
 
 
 @SCALE_UP.register
@@ -18,11 +20,12 @@ class FullyConnected(ScaleUp):
     kind: Literal["fully_connected"] = "fully_connected"
     link_bandwidth: PositiveBandwidth = Field(..., description="link of one pair of GPUs, per direction")
 
-    def injection(self, ranks: int) -> Num:
-        return self.link_bandwidth * max(ranks - 1, 1)
+    def shape(self, ranks: int) -> Shape:
+        return Full(ranks, self.link_bandwidth, self.link_latency)
 
     def edges(self, ranks: int) -> list[Edge]:
-        return [(a, b, self.link_bandwidth) for b in range(ranks) for a in range(b)]
+        return [Edge(a, b, self.link_bandwidth, self.link_latency) for b in range(ranks) for a in range(b)]
 
-    def bisection(self, ranks: int) -> Num:
-        return self.link_bandwidth * (ranks // 2) * (ranks - ranks // 2)
+    def rates(self, ranks: int) -> Rates:
+        """As many rings as links."""
+        return Rates(self.link_bandwidth * max(ranks - 1, 1), self.shape(ranks).bisection())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, Self
 
@@ -10,7 +11,10 @@ from pydantic import Field, model_validator
 
 from archmodel.network import links
 from archmodel.network.errors import TopologyError
-from archmodel.network.fabric import SCALE_UP, Edge, ScaleUp
+from archmodel.network.fabric import SCALE_UP, Rates, ScaleUp
+from archmodel.network.graph import Edge, Graph, wires_of
+from archmodel.network.pattern import Pattern
+from archmodel.network.shape import Shape
 from archmodel.quantities import Array, Count, CountOrZero, Num, PositiveBandwidth
 
 MOST_GPUS = 8
@@ -42,20 +46,41 @@ class HybridCubeMesh(ScaleUp):
             seen.add(pair)
         return self
 
-    def injection(self, ranks: int) -> Num:
-        return self.link_bandwidth * max(float(_widths(self.pairs, ranks).sum(axis=1).max()), 1.0)
+    def shape(self, ranks: int) -> Shape:
+        ring_links = 0.0 if ranks == 1 else _rates(self.pairs, ranks)[1]
+        return PackedRings(ranks, self.edges(ranks), self.link_bandwidth * ring_links)
 
     def edges(self, ranks: int) -> list[Edge]:
-        return [(a, b, self.link_bandwidth * n) for a, b, n in self.pairs if max(a, b) < ranks]
+        return [Edge(a, b, self.link_bandwidth * n, self.link_latency) for a, b, n in self.pairs if max(a, b) < ranks]
 
-    def bisection(self, ranks: int) -> Num:
-        return self.link_bandwidth * links.narrowest_half(_widths(self.pairs, ranks))
+    def rates(self, ranks: int) -> Rates:
+        """A rank's bandwidth is that of the GPU with the most links."""
+        if ranks == 1:
+            return Rates(self.link_bandwidth, 0.0)
+        widest, ring, direct, cut = _rates(self.pairs, ranks)
+        rings = min(1.0, ring / widest)
+        return Rates(self.link_bandwidth * widest, self.link_bandwidth * cut, rings, rings, min(1.0, direct / widest))
 
-    def ring_share(self, ranks: int) -> Num:
-        return _shares(self.pairs, ranks)[0]
 
-    def direct_share(self, ranks: int) -> Num:
-        return _shares(self.pairs, ranks)[1]
+class PackedRings(Graph):
+    """A graph on which rings run where the links are, several at once, not in rank order."""
+
+    __slots__ = ("ring_bandwidth",)
+
+    ring_bandwidth: Num
+
+    def __init__(self, ranks: int, edges: list[Edge], ring_bandwidth: Num) -> None:
+        super().__init__(wires_of(ranks, edges))
+        object.__setattr__(self, "ring_bandwidth", ring_bandwidth)
+
+    def shift(self, distance: int = 1) -> Pattern:
+        pattern = super().shift(distance)
+        if distance != 1 or self.size == 1:
+            return pattern
+        return replace(pattern, load=1.0, bandwidth=self.ring_bandwidth)
+
+    def both_ways(self) -> Pattern:
+        return self.shift()
 
 
 def _widths(pairs: tuple[Pair, ...], ranks: int) -> Array:
@@ -68,10 +93,10 @@ def _widths(pairs: tuple[Pair, ...], ranks: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _shares(pairs: tuple[Pair, ...], ranks: int) -> tuple[float, float]:
-    """Parts of the widest rank's links that rings and uniform direct traffic use."""
+def _rates(pairs: tuple[Pair, ...], ranks: int) -> tuple[float, float, float, float]:
+    """In links: of the widest rank; that rings, and uniform direct traffic, use of a rank; across the narrowest cut."""
     w = _widths(pairs, ranks)
     if np.isinf(links.shortest_paths(w)[0]).any():
         raise TopologyError(f"the first {ranks} GPUs of this node are not all joined by links")
     widest = float(w.sum(axis=1).max())
-    return min(1.0, links.ring_rate(w) / widest), min(1.0, links.direct_rate(w) / widest)
+    return widest, links.ring_rate(w), links.direct_rate(w), links.narrowest_half(w)

@@ -7,6 +7,7 @@ import math
 from pydantic import Field
 
 from archmodel.components.base import Component
+from archmodel.network.errors import TopologyError
 from archmodel.quantities import Count, Num, PositiveBandwidth, Usd, Watts
 
 
@@ -29,3 +30,10 @@ class Nic(Component):
             return self.bandwidth * (count / gpus_per_node)
         sharing = math.ceil(gpus_per_node / count)
         return self.bandwidth / min(sharing, ranks_per_node)
+
+
+def needed(nic: Nic | None, nodes: int) -> Nic:
+    """The interface, which nodes on a switched network cannot do without."""
+    if nic is None:
+        raise TopologyError(f"{nodes} nodes need a NIC; this machine has none")
+    return nic

@@ -6,9 +6,10 @@ from typing import Literal
 
 from archmodel.network.dimension import Dimension
 from archmodel.network.errors import TopologyError
-from archmodel.network.fabric import SCALE_OUT, SCALE_UP, Edge, ScaleOut, ScaleUp
+from archmodel.network.fabric import SCALE_OUT, SCALE_UP, Rates, ScaleOut, ScaleUp
+from archmodel.network.graph import Edge
 from archmodel.network.nic import Nic
-from archmodel.quantities import Num
+from archmodel.network.shape import Full, Shape
 
 
 @SCALE_UP.register
@@ -17,19 +18,18 @@ class NoScaleUp(ScaleUp):
 
     kind: Literal["none"] = "none"
 
-    def dimension(self, ranks: int) -> Dimension:
+    def check_size(self, ranks: int) -> None:
         if ranks > 1:
             raise TopologyError(f"{ranks} ranks per node need a scale_up fabric; this node has none")
-        return super().dimension(ranks)
 
-    def injection(self, ranks: int) -> Num:
-        return 0.0
+    def shape(self, ranks: int) -> Shape:
+        return Full(1, 1.0)
 
     def edges(self, ranks: int) -> list[Edge]:
         return []
 
-    def bisection(self, ranks: int) -> Num:
-        return 0.0
+    def rates(self, ranks: int) -> Rates:
+        return Rates(0.0, 0.0)
 
 
 @SCALE_OUT.register
@@ -38,8 +38,8 @@ class NoScaleOut(ScaleOut):
 
     kind: Literal["none"] = "none"
 
-    def dimension(self, nodes: int, ranks_per_node: int, nic: Nic, gpus_per_node: int) -> Dimension:
+    def dimension(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> Dimension:
         raise TopologyError(f"{nodes} nodes need a scale_out fabric; this machine has none")
 
-    def edges(self, nodes: int, ranks_per_node: int, nic: Nic, gpus_per_node: int) -> list[Edge]:
+    def edges(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> list[Edge]:
         return []

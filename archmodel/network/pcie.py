@@ -7,8 +7,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from archmodel.network.fabric import SCALE_UP, Edge, ScaleUp
-from archmodel.quantities import Num, PositiveBandwidth
+from archmodel.network.fabric import SCALE_UP, Rates, ScaleUp
+from archmodel.network.graph import Edge
+from archmodel.network.shape import Shape, Switches
+from archmodel.quantities import PositiveBandwidth
 
 
 @SCALE_UP.register
@@ -22,14 +24,14 @@ class Pcie(ScaleUp):
         description="what the host forwards for all GPUs together, per direction; absent: all slots at once",
     )
 
-    def injection(self, ranks: int) -> Num:
-        if self.host_bandwidth is None:
-            return self.bandwidth
-        return np.minimum(self.bandwidth, self.host_bandwidth / ranks)
+    def shape(self, ranks: int) -> Shape:
+        return Switches(ranks, self.bandwidth, self.link_latency, core=self.host_bandwidth)
 
     def edges(self, ranks: int) -> list[Edge]:
-        return [(gpu, "host", self.bandwidth) for gpu in range(ranks)]
+        return [Edge(gpu, "host", self.bandwidth, self.link_latency) for gpu in range(ranks)]
 
-    def bisection(self, ranks: int) -> Num:
+    def rates(self, ranks: int) -> Rates:
         slots = self.bandwidth * (ranks // 2)
-        return slots if self.host_bandwidth is None else np.minimum(slots, self.host_bandwidth)
+        if self.host_bandwidth is None:
+            return Rates(self.bandwidth, slots)
+        return Rates(np.minimum(self.bandwidth, self.host_bandwidth / ranks), np.minimum(slots, self.host_bandwidth))

@@ -8,6 +8,20 @@ from archmodel.components.base import Component
 from archmodel.quantities import Bytes, PositiveFraction, Seconds
 
 
+class Tuner(Component):
+    """What the library itself expects of a protocol when it chooses one: not what it takes.
+
+        expected = base + steps * step_latency + sent / (fraction * line rate)
+
+    A protocol is used up to the size at which the library expects a wider one to be faster (NCCL,
+    src/graph/tuning.cc).
+    """
+
+    base: Seconds = Field(..., description="expected start-up")
+    step_latency: Seconds = Field(..., description="expected latency of one step")
+    fraction: PositiveFraction = Field(..., description="expected share of the line rate")
+
+
 class Protocol(Component):
     """One row of a fabric's protocol table.
 
@@ -26,8 +40,16 @@ class Protocol(Component):
     step_latency: Seconds | None = Field(
         None, description="latency of one ring or tree step, where it is not the fabric's"
     )
+    gather_step: Seconds = Field(0.0, description="added to each step that gathers, not reduces")
     fraction: PositiveFraction = Field(1.0, description="share of the achieved bandwidth that it reaches")
+    peer_fraction: PositiveFraction | None = Field(
+        None, description="share of it that messages to one peer reach in a direct exchange; absent: `fraction` for all"
+    )
     fill: Seconds = Field(0.0, description="time scale of filling the chunk pipeline")
+    direct_fill: Seconds | None = Field(None, description="the same in a direct exchange, where it differs")
+    tuner: Tuner | None = Field(
+        None, description="what the library expects of it; absent: it is used where it is fastest, up to `limit`"
+    )
     limit: Bytes | None = Field(
         None, description="largest message of a ring or tree step that the library sends so; absent: any"
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from archmodel.network.dimension import Dimension
-from archmodel.network.fabric import SCALE_OUT, Edge, ScaleOut
-from archmodel.network.nic import Nic
+from archmodel.network.fabric import SCALE_OUT, ScaleOut
+from archmodel.network.graph import Edge
+from archmodel.network.nic import Nic, needed
+from archmodel.network.shape import Shape, Stage, Switches
+from archmodel.network.switch import not_below_one
 from archmodel.quantities import Count, Num, PositiveRatio
 
 
@@ -33,8 +35,7 @@ class RailClos(ScaleOut):
 
     @model_validator(mode="after")
     def _uplinks_add_nothing(self) -> Self:
-        if np.any(np.less(self.oversubscription, 1.0)):
-            raise ValueError("oversubscription is below 1; a leaf with more uplink than downlink counts as 1")
+        not_below_one(self.oversubscription, "a leaf with more uplink than downlink counts as 1")
         return self
 
     def per_rank(self, nodes: int, ranks_per_node: int, nic: Nic, gpus_per_node: int) -> Num:
@@ -42,27 +43,45 @@ class RailClos(ScaleOut):
         line = nic.per_rank(ranks_per_node, gpus_per_node)
         return line if self._in_one_leaf(nodes) else line / self.oversubscription
 
-    def dimension(self, nodes: int, ranks_per_node: int, nic: Nic, gpus_per_node: int) -> Dimension:
+    def shape(self, nodes: int, ranks_per_node: int, nic: Nic, gpus_per_node: int) -> Shape:
+        """One rail. Where it is unknown which nodes share a leaf, every message may have to cross the spine."""
+        line = nic.per_rank(ranks_per_node, gpus_per_node)
+        if self._in_one_leaf(nodes):
+            return Switches(nodes, line, self.link_latency)
+        leaf = self.nodes_per_leaf
+        stage = Stage(leaf or 1, line * (leaf or 1) / self.oversubscription)
+        return Switches(nodes, line, self.link_latency, stages=(stage,))
+
+    def dimension(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> Dimension:
+        nic = needed(nic, nodes)
         bandwidth = self.per_rank(nodes, ranks_per_node, nic, gpus_per_node)
+        shape = self.shape(nodes, ranks_per_node, nic, gpus_per_node)
         return Dimension(
             name="scale_out",
             kind=self.kind,
             size=nodes,
             bandwidth=bandwidth,
             bisection=bandwidth * ((nodes // 2) * ranks_per_node),
+            latency=self.step_latency(shape),
             counts_tree_bytes=self.counts_tree_bytes,
+            level="scale_out",
+            shape=shape,
             **self.constants(),
         )
 
-    def edges(self, nodes: int, ranks_per_node: int, nic: Nic, gpus_per_node: int) -> list[Edge]:
-        line = nic.per_rank(ranks_per_node, gpus_per_node)
-        down: list[Edge] = [
-            (node * ranks_per_node + local, f"leaf {local}", line)
-            for node in range(nodes)
-            for local in range(ranks_per_node)
-        ]
-        uplink = line * nodes / (1.0 if self._in_one_leaf(nodes) else self.oversubscription)
-        return down + [(f"leaf {local}", "spine", uplink) for local in range(ranks_per_node)]
+    def edges(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> list[Edge]:
+        line = needed(nic, nodes).per_rank(ranks_per_node, gpus_per_node)
+        leaf = self.nodes_per_leaf or nodes
+        down: list[Edge] = []
+        up: list[Edge] = []
+        for local in range(ranks_per_node):
+            for first in range(0, nodes, leaf):
+                members = range(first, min(first + leaf, nodes))
+                name = f"leaf {local}" if leaf >= nodes else f"leaf {local}.{first // leaf}"
+                down += [Edge(node * ranks_per_node + local, name, line, self.link_latency) for node in members]
+                wide = line * len(members) / (1.0 if self._in_one_leaf(nodes) else self.oversubscription)
+                up.append(Edge(name, "spine", wide, self.link_latency))
+        return down + up
 
     def _in_one_leaf(self, nodes: int) -> bool:
         return self.nodes_per_leaf is not None and nodes <= self.nodes_per_leaf

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from archmodel.errors import suggestion
 from archmodel.network.dimension import Dimension
 from archmodel.network.errors import TopologyError
-from archmodel.network.fabric import Edge, ScaleOut, ScaleUp
+from archmodel.network.fabric import ScaleOut, ScaleUp
+from archmodel.network.graph import Edge, Graph, wires_of
 from archmodel.network.nic import Nic
 from archmodel.quantities import Num
 
 if TYPE_CHECKING:
-    from networkx import Graph
+    import networkx as nx
 
 Group = Literal["world", "node", "rail"]
 GROUPS: tuple[Group, ...] = ("world", "node", "rail")
@@ -26,8 +28,9 @@ GROUPS: tuple[Group, ...] = ("world", "node", "rail")
 class Topology:
     """`nodes` nodes of `local_size` ranks each; rank = node * local_size + local index.
 
-    `scale_up` joins the ranks of a node, `scale_out` (absent on one node) ranks of different nodes: all that
-    a collective reads. `wiring` lists the links, when the graph is asked for.
+    `scale_up` joins the ranks of a node, `scale_out` (absent on one node) ranks of different nodes: the two
+    levels that a plan knows. Each may be a product of several `dimensions`, which collectives can run over
+    one after the other. `wiring` lists the links, when the graph is asked for.
     """
 
     local_size: int
@@ -41,37 +44,65 @@ class Topology:
         return self.local_size * self.nodes
 
     @property
-    def dimensions(self) -> tuple[Dimension, ...]:
-        """Inner to outer."""
+    def levels(self) -> tuple[Dimension, ...]:
+        """In the node, and between nodes where there are several."""
         return (self.scale_up,) if self.scale_out is None else (self.scale_up, self.scale_out)
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """All there are, inner to outer: a level that is no product is one dimension."""
+        return tuple(d for level in self.levels for d in level.flat)
+
+    def spanned(self, group: str) -> tuple[Dimension, ...]:
+        """Dimensions of more than one rank that a group crosses: "world", "node", "rail", or names joined by +.
+
+        Ranks that differ only in these dimensions are a group; all groups act at once.
+        """
+        if group in GROUPS:
+            inner = () if group == "rail" else self.scale_up.flat
+            outer = () if group == "node" or self.scale_out is None else self.scale_out.flat
+            return tuple(d for d in (*inner, *outer) if d.size > 1)
+        wanted = [name.strip() for name in group.split("+")]
+        known = [d.name for d in self.dimensions]
+        for name in wanted:
+            if name not in known:
+                raise TopologyError(f"no group is called {name!r}; {suggestion(name, (*GROUPS, *known))}")
+        return tuple(d for d in self.dimensions if d.name in wanted and d.size > 1)
 
     def extent(self, group: str) -> tuple[int, int]:
         """(ranks of a group in one node, nodes that it spans)."""
-        if group not in GROUPS:
-            raise TopologyError(f"no group is called {group!r}; {suggestion(group, GROUPS)}")
-        inner = 1 if group == "rail" else self.local_size
-        outer = 1 if group == "node" else self.nodes
-        return inner, outer
+        if group in GROUPS:
+            inner = 1 if group == "rail" else self.local_size
+            outer = 1 if group == "node" else self.nodes
+            return inner, outer
+        crossed = self.spanned(group)
+        sizes = {level: prod(d.size for d in crossed if d.level == level) for level in ("scale_up", "scale_out")}
+        return sizes["scale_up"], sizes["scale_out"]
 
     def bisection(self, name: str) -> Num:
         """B/s, per direction, across the narrowest even cut of one dimension."""
-        for dimension in self.dimensions:
-            if dimension.name == name:
-                return dimension.bisection
-        names = [dimension.name for dimension in self.dimensions]
+        known = {d.name: d for d in (*self.dimensions, *self.levels)}
+        if name in known:
+            return known[name].bisection
+        names = list(known)
         raise TopologyError(f"no dimension is called {name!r}; {suggestion(name, names)}")
 
-    def graph(self) -> Graph[Any]:
-        """A networkx graph: ranks are integers, switches strings; `bandwidth` is per direction."""
+    def graph(self) -> nx.Graph[Any]:
+        """networkx: ranks are integers, switches strings; `bandwidth` is per direction; parallel links add up."""
         import networkx as nx
 
-        graph: Graph[Any] = nx.Graph()
+        graph: nx.Graph[Any] = nx.Graph()
         graph.add_nodes_from(range(self.ranks), kind="gpu")
-        for a, b, bandwidth in self.wiring():
-            for end in (a, b):
+        for edge in self.wiring():
+            for end in (edge.a, edge.b):
                 graph.add_node(end, kind="gpu" if isinstance(end, int) else "switch")
-            graph.add_edge(a, b, bandwidth=bandwidth)
+            beside = graph.edges[edge.a, edge.b]["bandwidth"] if graph.has_edge(edge.a, edge.b) else 0.0
+            graph.add_edge(edge.a, edge.b, bandwidth=beside + edge.bandwidth, latency=edge.latency)
         return graph
+
+    def routes(self) -> Graph:
+        """All links as one shape, on which any messages between any ranks can be routed."""
+        return Graph(wires_of(self.ranks, self.wiring()))
 
 
 def build_topology(
@@ -95,12 +126,18 @@ def build_topology(
     inner = scale_up.dimension(ranks_per_node)
     if nodes == 1:
         return Topology(ranks_per_node, 1, inner, None, partial(_in_nodes, scale_up, ranks_per_node, 1))
-    if scale_out is None or nic is None:
-        missing = "a scale_out fabric" if scale_out is None else "a NIC"
-        raise TopologyError(f"{nodes} nodes need {missing}; this machine has none")
+    if scale_out is None:
+        raise TopologyError(f"{nodes} nodes need a scale_out fabric; this machine has none")
+    if nic is None and scale_out.needs_nic:
+        raise TopologyError(f"{nodes} nodes need a NIC; this machine has none")
     outer = scale_out.dimension(nodes, ranks_per_node, nic, gpus)
     wiring = partial(_everywhere, scale_up, scale_out, ranks_per_node, nodes, nic, gpus)
-    return Topology(ranks_per_node, nodes, inner, outer, wiring)
+    topology = Topology(ranks_per_node, nodes, inner, outer, wiring)
+    names = [d.name for d in topology.dimensions]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise TopologyError(f"two dimensions are called {twice[0]}; give scale_up or scale_out other names")
+    return topology
 
 
 def place(ranks: int, gpus_per_node: int) -> tuple[int, int]:
@@ -123,12 +160,12 @@ def place(ranks: int, gpus_per_node: int) -> tuple[int, int]:
 
 
 def _in_nodes(scale_up: ScaleUp, ranks_per_node: int, nodes: int) -> list[Edge]:
-    edges = scale_up.edges(ranks_per_node)
+    edges = scale_up.working(ranks_per_node)
     return [_shifted(edge, node, ranks_per_node) for node in range(nodes) for edge in edges]
 
 
 def _everywhere(
-    scale_up: ScaleUp, scale_out: ScaleOut, ranks_per_node: int, nodes: int, nic: Nic, gpus: int
+    scale_up: ScaleUp, scale_out: ScaleOut, ranks_per_node: int, nodes: int, nic: Nic | None, gpus: int
 ) -> list[Edge]:
     between = scale_out.edges(nodes, ranks_per_node, nic, gpus)
     return _in_nodes(scale_up, ranks_per_node, nodes) + between
@@ -136,9 +173,8 @@ def _everywhere(
 
 def _shifted(edge: Edge, node: int, ranks_per_node: int) -> Edge:
     """A node's edge with its GPUs renumbered to ranks and its switches named after the node."""
-    a, b, bandwidth = edge
 
     def end(x: int | str) -> int | str:
         return x + node * ranks_per_node if isinstance(x, int) else f"node {node} {x}"
 
-    return end(a), end(b), bandwidth
+    return edge._replace(a=end(edge.a), b=end(edge.b))

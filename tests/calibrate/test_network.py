@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,10 @@ TRUE = {
     "ll_narrow.fraction": 0.03,
     "ll.base": 10e-6,
     "ll.fraction": 0.4,
+    "ll.gather_step": 0.2e-6,
     "simple.base": 18e-6,
     "simple.direct_base": 13e-6,
+    "simple.step_latency": 3e-6,
 }
 
 
@@ -39,14 +42,24 @@ def timed(measured: Measurements, machine: network.Machine) -> Measurements:
 
 
 def test_the_fit_recovers_a_fabric_from_its_own_times() -> None:
-    limit = network.LIMITS[1]
-    true = network.switch(TRUE, BANDWIDTH, limit)
+    true = network.switch(TRUE, BANDWIDTH)
     measured = timed(table(("all_reduce", "all_to_all"), (2, 8), 512 * 4.0 ** np.arange(11)), in_node(true))
-    fit = network.fit_switch(measured, BANDWIDTH, without=("in_network",), limits=(limit,))
+    fit = network.fit_switch(measured, BANDWIDTH, without=("in_network", "simple.direct_fill"), evaluations=1500)
     assert fit.mean_absolute_error < 0.02
     between = timed(table(("all_gather",), (4,), 1024 * 4.0 ** np.arange(10)), in_node(true))
-    found = network.switch(fit.constants, BANDWIDTH, limit)
+    found = network.switch(fit.constants, BANDWIDTH)
     assert np.abs(predict(in_node(found), between) / between.time - 1).mean() < 0.05
+
+
+def test_leaving_sizes_out_of_an_exact_table_costs_little() -> None:
+    true = network.switch(TRUE, BANDWIDTH)
+    measured = timed(table(("all_reduce", "all_to_all"), (2, 8), 512 * 16.0 ** np.arange(5)), in_node(true))
+
+    def machine(constants: Mapping[str, float]) -> network.Machine:
+        return in_node(network.switch(constants, BANDWIDTH))
+
+    errors = network.leave_sizes_out(measured, network.Fit(TRUE, np.zeros(20)), machine, evaluations=20)
+    assert np.abs(errors).max() < 1e-6
 
 
 def test_a_network_is_fitted_with_a_known_node() -> None:
@@ -61,7 +74,7 @@ def test_a_network_is_fitted_with_a_known_node() -> None:
 
 
 def test_constants_are_spelled_with_units() -> None:
-    fit = network.Fit(TRUE, None, np.zeros(1))
+    fit = network.Fit(TRUE, np.zeros(1))
     spelled = network.summary(fit)
     assert spelled["latency"] == "1.200 us"
     assert spelled["ll.fraction"] == "40.00 %"
