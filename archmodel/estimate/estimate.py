@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from archmodel.estimate.contention import machine_of, sharing
 from archmodel.estimate.elasticity import points
 from archmodel.estimate.memory import needs
-from archmodel.estimate.price import Machine, price
+from archmodel.estimate.price import price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
 from archmodel.estimate.timeline import Timeline, run
 from archmodel.program import Program, Tier
@@ -30,9 +31,12 @@ def estimate(design: Design) -> Estimate:
 def evaluate(design: Design, system: System) -> Estimate:
     """`design` on a `system` of the same shape whose fields may hold arrays over design points (points, 1)."""
     program = design.program
-    machine = Machine(system.gpu, system.topology(), system.node.host, system.node.gpus, program.graph_capture)
+    machine = machine_of(program, system)
     prices = [price(op.work, machine) for op in program.ops]
-    timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system))
+    if system.node.endpoint is None and design.plan.collective_order == "fifo":
+        timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system))
+    else:
+        prices, timeline = sharing(design, system, prices)
     ops = tuple(OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True)))
     energy = _energy(system, program, ops, timeline)
     return Estimate(
