@@ -21,8 +21,6 @@ from archmodel.components.gpu import Gpu
 from archmodel.errors import ArchmodelError
 from archmodel.quantities import (
     Count,
-    CountOrZero,
-    JoulesPerByte,
     Num,
     PositiveBandwidth,
     PositiveBytes,
@@ -210,12 +208,6 @@ class Ace(Endpoint):
     always: bool = Field(
         default=False, description="true: compute goes without this bandwidth even when nothing is sent"
     )
-    energy_per_byte: JoulesPerByte | None = Field(default=None, description="energy of a byte through the engine")
-    compute_sms: CountOrZero = Field(default=0, description="cores of the device that help it")
-
-    @property
-    def cores_taken(self) -> int:
-        return self.compute_sms
 
     @property
     def reserved(self) -> bool:

@@ -12,7 +12,7 @@ from archmodel.estimate.memory import needs
 from archmodel.estimate.price import price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
 from archmodel.estimate.timeline import Timeline, run
-from archmodel.program import Program, Tier
+from archmodel.program import AllToAll, Collective, Program, Tier
 from archmodel.quantities import Array, Num
 from archmodel.system import System
 
@@ -59,7 +59,8 @@ def _capacity(system: System) -> dict[Tier, Num]:
 
 
 def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline) -> Energy | None:
-    """Devices draw busy power while their compute stream runs and idle power else; the rest of a node is constant.
+    """Devices draw busy power while their compute stream runs and idle power else; endpoints theirs while they drive a
+    collective; the rest of a node is constant.
 
     None when the device states no power.
     """
@@ -72,8 +73,17 @@ def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timel
         if "compute" in o.op.streams:
             busy_ranks = busy_ranks + o.time.sum(-1) * (program.ranks if o.time.shape[-1] == 1 else 1)
     idle, full = _points(device.idle_power), _points(device.busy_power)
+    endpoint = system.node.endpoint
+    driving: dict[str, Num] = {}
+    if endpoint is not None and endpoint.power is not None:
+        working: Array = np.zeros(())
+        for o in ops:
+            if isinstance(o.op.work, AllToAll | Collective):
+                working = working + o.time.sum(-1) * (program.ranks if o.time.shape[-1] == 1 else 1)
+        driving["endpoints"] = _points(endpoint.power) * working
     return Energy(
         {
+            **driving,
             "device idle": idle * period * program.ranks,
             "device busy": (full - idle) * busy_ranks,
             "rest of the nodes": _points(system.node.other_power) * period * system.nodes,

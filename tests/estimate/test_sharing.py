@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from archmodel import catalogue, estimate, load
 from archmodel.components.endpoint import Ideal
+from archmodel.errors import ArchmodelError
 from archmodel.estimate.contention import makespan, shares, simulate_point
 from archmodel.estimate.sharing import Shared, simulate
 from archmodel.estimate.timeline import run
@@ -173,3 +174,27 @@ def test_two_iterations_take_at_least_two_periods_less_a_head_start():
     design = load(catalogue.find(STUDY))
     assert makespan(design, 2) > estimate(design).iteration_time
     assert makespan(design, 4) > makespan(design, 2)
+
+
+def test_an_engine_draws_its_power_while_it_works():
+    design = load(catalogue.find(STUDY))
+    answer = estimate(design)
+    working = sum(float(np.max(op.time)) for op in answer.ops if "compute" not in op.op.streams)
+    assert answer.energy.parts["endpoints"] == pytest.approx(4.26 * 64 * working)
+    none = estimate(design.with_({"system.node.endpoint": {"kind": "ideal"}}))
+    assert "endpoints" not in none.energy.parts
+
+
+def test_steps_ahead_change_no_result():
+    """A lifo plan is run as fifo: what changes is when collectives run."""
+    from archmodel import check
+
+    design = load(catalogue.find("nvidia_dlrm_small_1xa100_amp"))
+    assert check(design.with_({"plan.collective_order": "lifo"})).passed
+
+
+def test_lists_of_layers_are_not_checked_and_say_so():
+    from archmodel import check
+
+    with pytest.raises(ArchmodelError, match="layers cannot be shrunk and checked"):
+        check(load(catalogue.find(STUDY)))
