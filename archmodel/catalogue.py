@@ -17,10 +17,11 @@ from archmodel.errors import ArchmodelError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Kind = Literal["device", "fabric", "system", "workload", "plan", "design"]
+Kind = Literal["device", "endpoint", "fabric", "system", "workload", "plan", "design"]
 
 KINDS: dict[str, Kind] = {
     "devices": "device",
+    "endpoints": "endpoint",
     "fabrics": "fabric",
     "systems": "system",
     "workloads": "workload",

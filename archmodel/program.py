@@ -199,6 +199,44 @@ class Gemm(_Local):
 
 
 @dataclass(frozen=True, slots=True)
+class Products(_Local):
+    """`steps` kernels one after the other, each of `count` products C[m, n] = A[m, k] B[k, n]: the time steps of a
+    recurrent layer, the samples of an attention."""
+
+    m: Array
+    n: Array
+    k: Array
+    count: Array
+    steps: int
+    dtype: Dtype
+
+    def flops(self) -> Array:
+        return 2.0 * self.m * self.n * self.k * self.count * self.steps
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        elements = self.m * self.k + self.k * self.n + self.m * self.n
+        return {"hbm": elements * self.count * self.steps * itemsize(self.dtype)}
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution(_Local):
+    """A convolution as the product C[m, n] = A[m, k] B[k, n] that it amounts to. A is the input, of which a kernel
+    larger than one uses each element several times, but reads it from memory once: `moved` elements move there."""
+
+    m: Array
+    n: Array
+    k: Array
+    moved: Array
+    dtype: Dtype
+
+    def flops(self) -> Array:
+        return 2.0 * self.m * self.n * self.k
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return {"hbm": self.moved * itemsize(self.dtype)}
+
+
+@dataclass(frozen=True, slots=True)
 class Elementwise(_Local):
     """A bandwidth-bound kernel: `function` names what it computes (the executor's registry), its operands are the
     op's reads and writes. Elements read and written per rank, each in its own precision, and operations done."""

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from archmodel.components.base import Component
 from archmodel.components.device import DEVICES, Device
+from archmodel.components.endpoint import ENDPOINTS, Endpoint
 from archmodel.memory.tier import MemoryTier
 from archmodel.network import (
     SCALE_OUT,
@@ -70,6 +71,11 @@ class Node(Component):
         default_factory=lambda: NoScaleUp.model_validate({}), description="fabric between the devices of a node"
     )
     nic: Nic | None = Field(default=None, description="network interfaces of a node")
+    endpoint: Annotated[Endpoint, ENDPOINTS.field()] | None = Field(
+        default=None,
+        description="what drives each device's links and what that costs compute; absent: collectives cost compute "
+        "nothing, and the fabric's own figures say how fast they are",
+    )
     host: Host | None = Field(default=None, description="processors and memory beside the devices")
     reserved_memory: Bytes = Field(default=0.0, description="memory of each device that the runtime keeps for itself")
     other_power: Watts = Field(default=0.0, description="power of a node beside its devices")

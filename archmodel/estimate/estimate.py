@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from archmodel.estimate.contention import machine_of, sharing
 from archmodel.estimate.knobs import points
 from archmodel.estimate.memory import needs
-from archmodel.estimate.price import Machine, price
+from archmodel.estimate.price import price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
 from archmodel.estimate.timeline import Timeline, run
 from archmodel.memory.tier import MemoryTier
-from archmodel.program import Program, Tier
+from archmodel.program import AllToAll, Collective, Program, Tier
 from archmodel.quantities import Array, Num
 from archmodel.system import System
 
@@ -31,9 +32,12 @@ def estimate(design: Design) -> Estimate:
 def evaluate(design: Design, system: System) -> Estimate:
     """`design` on a `system` of the same shape whose fields may hold arrays over design points (points, 1)."""
     program = design.program
-    machine = Machine(system.gpu, system.topology(), system.node.host, system.node.gpus, program.graph_capture)
+    machine = machine_of(program, system)
     prices = [price(op.work, machine) for op in program.ops]
-    timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system))
+    if system.node.endpoint is None and design.plan.collective_order == "fifo":
+        timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system))
+    else:
+        prices, timeline = sharing(design, system, prices)
     ops = tuple(OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True)))
     energy = _energy(system, program, ops, timeline)
     return Estimate(
@@ -56,7 +60,8 @@ def _capacity(system: System) -> dict[Tier, Num]:
 
 
 def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline) -> Energy | None:
-    """Devices draw busy power while their compute stream runs and idle power else; the rest of a node is constant.
+    """Devices draw busy power while their compute stream runs and idle power else; endpoints theirs while they drive a
+    collective; the rest of a node is constant.
 
     Of what busy devices draw above idle, memory accesses take bytes demanded x energy per byte (at most all of it).
     Accesses to host memory come on top. None when the device states no power.
@@ -77,6 +82,10 @@ def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timel
     }
     if host is not None:
         parts["host memory"] = _access_energy("ddr", host.ddr, ops, program)
+    endpoint = system.node.endpoint
+    if endpoint is not None and endpoint.power is not None:
+        driven = [o.time for o in ops if isinstance(o.op.work, AllToAll | Collective)]
+        parts["endpoints"] = _points(endpoint.power) * _over_ranks(driven, program)
     samples = round(float(np.broadcast_to(program.local_batch, program.ranks).sum()))
     return Energy(parts, period, samples)
 

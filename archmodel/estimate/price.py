@@ -14,17 +14,20 @@ import numpy as np
 from archmodel import collectives
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
+from archmodel.components.endpoint import Endpoint, compute_alone
 from archmodel.errors import ArchmodelError
 from archmodel.network.topology import Topology
 from archmodel.program import (
     AllToAll,
     Collective,
+    Convolution,
     DotInteraction,
     Elementwise,
     EmbeddingLookup,
     EmbeddingUpdate,
     Gemm,
     HostCopy,
+    Products,
     Work,
 )
 from archmodel.quantities import Array, itemsize
@@ -40,6 +43,7 @@ class Machine:
     host: Host | None
     ranks_per_node: int
     graph: bool
+    endpoint: Endpoint | None = None
 
 
 @singledispatch
@@ -64,6 +68,25 @@ def _(work: Gemm, machine: Machine) -> Breakdown:
         return _launched(work, product)
     all_bytes = machine.device.stream(work.memory_bytes()["hbm"], dtype=work.dtype, graph=machine.graph)
     return _launched(work, product + Breakdown({"memory": np.maximum(all_bytes.total - product.total, 0.0)}))
+
+
+@price.register
+def _(work: Products, machine: Machine) -> Breakdown:
+    """One kernel after the other, each of `count` products."""
+    one = machine.device.gemm(work.m, work.n, work.k, work.dtype, batch=work.count, graph=machine.graph)
+    return _launched(work, Breakdown({name: work.steps * seconds for name, seconds in one.parts.items()}))
+
+
+@price.register
+def _(work: Convolution, machine: Machine) -> Breakdown:
+    """As long as its product takes on a device whose memory never limits, or its bytes do:
+
+    t = max(t_product, t_bytes)
+    """
+    product = compute_alone(machine.device).gemm(work.m, work.n, work.k, work.dtype, graph=machine.graph)
+    bytes_ = machine.device.stream(work.memory_bytes()["hbm"], dtype=work.dtype, graph=machine.graph)
+    waiting = np.maximum(bytes_.total - np.asarray(product.total), 0.0)
+    return _launched(work, product + Breakdown({"memory": waiting}))
 
 
 @price.register
@@ -135,6 +158,15 @@ def _over_host_link(demanded: Array | None, machine: Machine) -> Breakdown:
 
 @price.register
 def _(work: Collective, machine: Machine) -> Breakdown:
+    if machine.endpoint is not None:
+        from archmodel.estimate.driving import driven
+
+        return driven(work, machine, machine.endpoint).breakdown
+    return links_of_collective(work, machine)
+
+
+def links_of_collective(work: Collective, machine: Machine) -> Breakdown:
+    """A collective as the fabric's own figures have it, whatever drives it."""
     result = collectives.estimate(
         machine.topology,
         work.kind,
@@ -147,6 +179,15 @@ def _(work: Collective, machine: Machine) -> Breakdown:
 
 @price.register
 def _(work: AllToAll, machine: Machine) -> Breakdown:
+    if machine.endpoint is not None:
+        from archmodel.estimate.driving import driven
+
+        return driven(work, machine, machine.endpoint).breakdown
+    return links_of_all_to_all(work, machine)
+
+
+def links_of_all_to_all(work: AllToAll, machine: Machine) -> Breakdown:
+    """An all-to-all as the fabric's own figures have it, whatever drives it."""
     split = work.traffic.split(work.layout, work.group)
     zero = np.zeros(1)
     up_send, up_receive = split.get("scale_up", (zero, zero))

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from archmodel.program import AllToAll, Collective, Group, Layout, Program
+from archmodel.program import AllToAll, Collective, Group, Layout, Program, Stream
 from archmodel.quantities import Array
 
 _FEWEST, _MOST = 2, 24  # iterations to simulate
@@ -39,7 +39,7 @@ class Dependencies:
 
     @classmethod
     @lru_cache(maxsize=32)
-    def of(cls, program: Program) -> Dependencies:
+    def of(cls, program: Program, queued: tuple[Stream, ...] = ()) -> Dependencies:
         """Read-after-write, write-after-read, write-after-write, and order within each stream.
 
         A reader of a prefetched buffer waits for the *previous* iteration's write, and its writer for the previous
@@ -47,6 +47,8 @@ class Dependencies:
         wait for each other's writes in this iteration (and a writer for none of them: the half that it overwrites was
         read an iteration earlier still, before work that its other readers have waited for). What is not prefetched
         of phase "input" starts when the previous iteration is over.
+
+        `queued`: streams whose ops wait in a queue for their turn, in place of the order in which they are issued.
         """
         ops = program.ops
         writers: dict[str, list[int]] = {}
@@ -83,7 +85,8 @@ class Dependencies:
 
         for i, op in enumerate(ops):
             for s in op.streams:
-                after_last(i, on_stream[s])
+                if s not in queued:
+                    after_last(i, on_stream[s])
             for b in op.reads:
                 if prefetched(b) and op.phase != "input":
                     previous[i].update(writers.get(b, [])[-1:])

@@ -220,6 +220,8 @@ def run_plan(
     """
     if problems := tiling_problems(placement):
         raise ExecutionError("; ".join(problems))
+    if plan.collective_order == "lifo":  # the same steps in the order of one iteration, which a run must end with
+        plan, program = plan.model_copy(update={"collective_order": "fifo"}), None
     program = program or lower(workload, plan, placement)
     train = workload.mode == "train"
     _check_wires(plan, wires)

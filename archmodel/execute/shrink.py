@@ -99,6 +99,7 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
             tables=TablesPlan(assign=assign),
             gradient_bucket=bucket,
             memory_reserve=0.0,
+            collective_order="fifo",  # when collectives run changes no result, and lifo ends an iteration early
             bottom_mlp=BottomMlpPlan(rank=None if alone is None else min(alone, on.ranks - 1)),
         )
         return smaller, resolve(smaller, small.table_arrays, on, batch, ROOM)

@@ -7,6 +7,7 @@ knows no seconds, so the library's choice between ring and tree is made where th
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from archmodel.program import Algorithm, Layout
 
@@ -23,14 +24,18 @@ def reduce_scatter(layout: Layout) -> Algorithm:
     return "hierarchical" if layout.nodes > 1 and layout.local_size > 1 else "ring"
 
 
-def all_reduce(layout: Layout, buffer_bytes: float) -> Algorithm:
-    """Algorithm of an all-reduce over all ranks.
+def all_reduce(
+    layout: Layout, buffer_bytes: float, planned: Literal["auto", "ring", "hierarchical"] = "auto"
+) -> Algorithm:
+    """Algorithm of an all-reduce over all ranks: the `planned` one, or by itself:
 
     Over the N interfaces of a rail, each with a share s of the buffer, a ring takes 2 (N - 1) steps and sends
     2 (N - 1) / N s; a double binary tree takes 2 log2 N steps and sends 2 s at a fraction of the rate. The tree is
     taken when what it saves in steps (in bytes that could be sent meanwhile) is more than what it sends on top. NCCL's
     tuner compares the same two terms. Up to three nodes trees never pay.
     """
+    if planned != "auto":
+        return planned
     n = layout.nodes
     if n < 4 or layout.local_size == 1:
         return reduce_scatter(layout)

@@ -8,6 +8,7 @@ layers read is accumulated in the epilogue of the product that comes last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import singledispatch
 
 import numpy as np
@@ -24,6 +25,7 @@ from archmodel.workloads.layers import (
     Dot,
     Layer,
     Linear,
+    Listed,
     LowRankCross,
 )
 
@@ -80,6 +82,8 @@ def parameters(layers: tuple[Layer, ...]) -> dict[str, int]:
             result[f"{layer.name}.down"] = layer.rank * layer.features
             result[f"{layer.name}.up"] = layer.features * layer.rank
             result[f"{layer.name}.bias"] = layer.features
+        elif isinstance(layer, Listed):
+            result |= {f"{layer.name}.{part}": elements for part, elements in layer.weights.items()}
     return result
 
 
@@ -326,6 +330,7 @@ class GradientBuckets:
     def __init__(self, e: Emitter, layers: tuple[Layer, ...], first: int = 0) -> None:
         self.e = e
         self.first = first
+        self.layers = layers
         self.elements = parameters(layers)
         self.pending: list[str] = []
         self.buckets: list[list[str]] = []
@@ -346,31 +351,58 @@ class GradientBuckets:
             total = sum(self.elements[p] for p in self.pending)
             dtype = e.plan.wires.dense_gradient
             e.buffer(f"dense.bucket_{i}", "communication", total, dtype)
-            algorithm = algorithms.all_reduce(e.layout, total * itemsize(dtype))
+            algorithm = algorithms.all_reduce(e.layout, total * itemsize(dtype), e.plan.all_reduce)
             work = Collective("all_reduce", "world", algorithm, blocks(total, e), dtype, e.layout)
             e.op(f"dense.all_reduce_{i}", "backward", work, names, names, e.streams("world"))
         self.buckets.append(self.pending)
         self.pending = []
 
+    def planned(self) -> list[list[str]]:
+        """The buckets that the backward pass will fill, in its order."""
+        ahead = GradientBuckets(replace(self.e, ops=[], buffers={}), self.layers, self.first)
+        for layer in reversed(self.layers):
+            ahead.after(layer)
+        ahead.flush()
+        return ahead.buckets
+
     def update(self) -> None:
         """One fused optimizer step per bucket."""
+        for i, names in enumerate(self.buckets, self.first):
+            self.step(i, names)
+
+    def step(self, i: int, names: Sequence[str]) -> None:
+        """The optimizer step of bucket `i`."""
         e = self.e
         master, compute = e.plan.precision.parameters, e.plan.precision.compute
         optimizer = e.plan.dense_optimizer
         moments = OPTIMIZER_MOMENTS[optimizer]
         mixed = itemsize(master) > itemsize(compute)
-        for i, names in enumerate(self.buckets, self.first):
-            n = float(sum(self.elements[p] for p in names))
-            weights = n * itemsize(master if mixed else compute)
-            state = weights + n * moments * itemsize(master)  # weights and moments, read and written
-            work = Elementwise(
-                optimizer,
-                e.each(n * itemsize(e.plan.wires.dense_gradient) + state),
-                e.each(state + (n * itemsize(compute) if mixed else 0.0)),
-                e.each(n * OPTIMIZER_OPERATIONS[optimizer]),
-                master,
-            )
-            e.op(f"dense.update_{i}", "update", work, tuple(gradient(p) for p in names), tuple(names))
+        n = float(sum(self.elements[p] for p in names))
+        weights = n * itemsize(master if mixed else compute)
+        state = weights + n * moments * itemsize(master)  # weights and moments, read and written
+        work = Elementwise(
+            optimizer,
+            e.each(n * itemsize(e.plan.wires.dense_gradient) + state),
+            e.each(state + (n * itemsize(compute) if mixed else 0.0)),
+            e.each(n * OPTIMIZER_OPERATIONS[optimizer]),
+            master,
+        )
+        e.op(f"dense.update_{i}", "update", work, tuple(gradient(p) for p in names), tuple(names))
+
+
+class UpdatesAhead:
+    """Steps of the previous iteration's gradients, each just before the first layer that reads the weights: what lets
+    all-reduces run on under the next forward pass, those of the first layers most urgently."""
+
+    def __init__(self, buckets: GradientBuckets) -> None:
+        self.buckets = buckets
+        self.left = dict(enumerate(buckets.planned(), buckets.first))
+
+    def before(self, layer: Layer) -> None:
+        """`layer` is about to read its weights."""
+        for i, names in list(self.left.items()):
+            if any(p.startswith(f"{layer.name}.") for p in names):
+                self.buckets.step(i, self.left.pop(i))
 
 
 def blocks(total: float, e: Emitter) -> Array:

@@ -9,9 +9,10 @@ gradient too, so the first waits for it and its backward waits for the second.
 
 from __future__ import annotations
 
+from archmodel.parallel import layered  # noqa: F401  (registers the lowering of listed layers)
 from archmodel.parallel.bottom import around_embeddings, bottom_of, reading_exchanged
 from archmodel.parallel.counts import Counts, Expected
-from archmodel.parallel.dense import GradientBuckets, backward, declare_parameters, forward, mask
+from archmodel.parallel.dense import GradientBuckets, UpdatesAhead, backward, declare_parameters, forward, mask
 from archmodel.parallel.emit import Emitter
 from archmodel.parallel.inputs import copy_inputs, declare_inputs
 from archmodel.parallel.placement import Placement, split_evenly
@@ -38,12 +39,19 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     declare_parameters([(below, before), (e, after)], train)
     sparse = SparseLowering(e, placement, counts, train, bottom)
 
+    upper = GradientBuckets(e, after)
+    lifo = train and plan.collective_order == "lifo"
+    first = len(upper.planned()) if train else 0
+    under = GradientBuckets(below, before, first)
+    steps = [UpdatesAhead(buckets) for buckets in (under, upper)] if lifo else []
     copy_inputs(e, below, workload, counts)
     sparse.input()
     sparse.lookup()
     if not bottom:
         sparse.exchange()
     for layer in before:
+        for step in steps:
+            step.before(layer)
         forward(layer, below)
     if bottom:
         sparse.exchange()
@@ -52,13 +60,14 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     else:
         e.activation(EMBEDDINGS, 0)
     for layer in after:
+        for step in steps:
+            step.before(layer)
         forward(layer, e)
     bottom_rank = below.only
     if not train:
         return e.program(bottom_rank)
 
     relu_outputs = {x.output for x in layers if isinstance(x, Linear) and x.relu}
-    upper = GradientBuckets(e, after)
     for layer in reversed(after):
         backward(layer, e, relu_outputs)
         upper.after(layer)
@@ -66,7 +75,6 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     if sparse.exchanged:
         sparse.split()
         sparse.exchange_gradients()
-    under = GradientBuckets(below, before, first=len(upper.buckets))
     if bottom:
         mask(below, bottom.output, bottom.width, relu_outputs)
     for layer in reversed(before):
@@ -74,6 +82,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         under.after(layer)
     under.flush()
     sparse.update()
-    upper.update()
-    under.update()
+    if not lifo:
+        upper.update()
+        under.update()
     return e.program(bottom_rank)

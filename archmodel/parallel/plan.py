@@ -171,4 +171,12 @@ class Plan(Component):
         "false: in kernels of their own, as eager frameworks do",
     )
     gradient_bucket: PositiveBytes = Field(default=25 * 2.0**20, description="bytes of one dense all-reduce")
+    all_reduce: Literal["auto", "ring", "hierarchical"] = Field(
+        default="auto", description="algorithm of dense all-reduces; auto: as a library picks, by bytes and ranks"
+    )
+    collective_order: Literal["fifo", "lifo"] = Field(
+        default="fifo",
+        description="of collectives that wait for the network: fifo, as issued; lifo, the last issued first, with "
+        "weights stepped when the next forward pass needs them, so that all-reduces run on under it",
+    )
     memory_reserve: Fraction = Field(default=0.0, description="share of HBM that the automatic placement leaves free")

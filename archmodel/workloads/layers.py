@@ -102,6 +102,184 @@ class BinaryCrossEntropy:
     flops_per_sample = 0
 
 
-Layer = Linear | Dot | Concatenate | LowRankCross | BinaryCrossEntropy
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A convolution (kernel, kernel, in_channels) to out_channels at `positions` places of the output; a linear layer
+    over `positions` tokens is one with kernel 1. `in_positions`: places of its input.
+
+        operations = 2 positions kernel^2 in_channels out_channels
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    in_channels: int
+    out_channels: int
+    kernel: int
+    positions: int
+    in_positions: int
+    bias: bool
+
+    @property
+    def output(self) -> str:
+        return self.name
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Elements of each parameter."""
+        bias = {"bias": self.out_channels} if self.bias else {}
+        return {"weight": self.in_channels * self.out_channels * self.kernel**2, **bias}
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.weights.values())
+
+    @property
+    def flops_per_sample(self) -> int:
+        return 2 * self.positions * self.kernel**2 * self.in_channels * self.out_channels
+
+    @property
+    def out_features(self) -> int:
+        return self.positions * self.out_channels
+
+
+@dataclass(frozen=True, slots=True)
+class Lstm:
+    """A layer of LSTM cells (Hochreiter and Schmidhuber, 1997) over `steps` time steps, in one or both `directions`:
+
+        (i, f, g, o) = W x_t + U h_{t-1} + b,   c_t = sigma(f) c_{t-1} + sigma(i) tanh(g),   h_t = sigma(o) tanh(c_t)
+
+    W (4 hidden, inputs), U (4 hidden, hidden), b (4 hidden), for each direction.
+
+        operations = 2 steps directions 4 hidden (inputs + hidden)     beside those of the cell itself
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    in_features: int
+    hidden: int
+    steps: int
+    directions: int
+
+    @property
+    def output(self) -> str:
+        return self.name
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Elements of each parameter."""
+        gates = 4 * self.hidden * self.directions
+        return {"input": gates * self.in_features, "recurrent": gates * self.hidden, "bias": gates}
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.weights.values())
+
+    @property
+    def flops_per_sample(self) -> int:
+        return 8 * self.steps * self.directions * self.hidden * (self.in_features + self.hidden)
+
+    @property
+    def out_features(self) -> int:
+        return self.steps * self.hidden * self.directions
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Additive attention (Bahdanau et al., arXiv 1409.0473): each of `queries` positions looks at all `keys` positions.
+
+        score_ij = v^T tanh(W q_i + U k_j),   a_i = softmax_j(score_ij),   context_i = sum_j a_ij k_j
+
+    W (width, width), U (width, width), v (width).
+
+        operations = 2 width^2 (queries + keys) + 4 queries keys width     beside those of tanh and softmax
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    width: int
+    queries: int
+    keys: int
+
+    @property
+    def output(self) -> str:
+        return self.name
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Elements of each parameter."""
+        return {"query": self.width**2, "key": self.width**2, "score": self.width}
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.weights.values())
+
+    @property
+    def flops_per_sample(self) -> int:
+        return 2 * self.width**2 * (self.queries + self.keys) + 4 * self.queries * self.keys * self.width
+
+    @property
+    def out_features(self) -> int:
+        return self.queries * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A table of tokens on every rank, whose gradient is dense: `tokens` rows of `width` are read for each sample."""
+
+    name: str
+    inputs: tuple[str, ...]
+    rows: int
+    width: int
+    tokens: int
+
+    flops_per_sample = 0
+
+    @property
+    def output(self) -> str:
+        return self.name
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Elements of each parameter."""
+        return {"weight": self.rows * self.width}
+
+    @property
+    def parameters(self) -> int:
+        return self.rows * self.width
+
+    @property
+    def out_features(self) -> int:
+        return self.tokens * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An all-to-all in which every rank sends `width` elements for each of its samples, equally to all ranks: vectors
+    of model-parallel tables, and their gradients on the way back."""
+
+    name: str
+    inputs: tuple[str, ...]
+    width: int
+
+    parameters = 0
+    flops_per_sample = 0
+
+    @property
+    def output(self) -> str:
+        return self.name
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """None."""
+        return {}
+
+    @property
+    def out_features(self) -> int:
+        return self.width
+
+
+Listed = Conv | Lstm | Attention | Lookup | Exchange
+"""Layers of workloads that list them."""
+Layer = Linear | Dot | Concatenate | LowRankCross | BinaryCrossEntropy | Listed
 DENSE_INPUT = "dense_features"
 EMBEDDINGS = "embeddings"

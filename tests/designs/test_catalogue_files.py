@@ -8,6 +8,7 @@ from pydantic import RootModel
 
 from archmodel import catalogue, source
 from archmodel.components.device import DEVICES, Device
+from archmodel.components.endpoint import ENDPOINTS, Endpoint
 from archmodel.design import load
 from archmodel.errors import DesignError
 from archmodel.estimate.estimate import estimate
@@ -34,6 +35,10 @@ REQUIRED = {
 
 
 class AnyDevice(RootModel[Annotated[Device, DEVICES.field(default="gpu")]]):
+    pass
+
+
+class AnyEndpoint(RootModel[Annotated[Endpoint, ENDPOINTS.field()]]):
     pass
 
 
@@ -72,7 +77,8 @@ def test_a_part_loads_by_itself(path):
     elif folder == "plans":
         model = source.validate(TablesPlan if path.endswith("_tables.yaml") else Plan, tree)
     else:
-        model = source.validate({"devices": AnyDevice, "systems": System, "workloads": AnyWorkload}[folder], tree)
+        whole = {"devices": AnyDevice, "endpoints": AnyEndpoint, "systems": System, "workloads": AnyWorkload}
+        model = source.validate(whole[folder], tree)
     assert model is not None
 
 

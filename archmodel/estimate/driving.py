@@ -1,0 +1,128 @@
+"""What an endpoint makes of a collective: its time when it has to be driven, and what it takes from compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from archmodel.collectives import endpoint_traffic as counting
+from archmodel.components.breakdown import Breakdown
+from archmodel.components.endpoint import Endpoint, Moves
+from archmodel.estimate.price import Machine, links_of_all_to_all, links_of_collective
+from archmodel.network.dimension import Dimension
+from archmodel.program import AllToAll, Collective
+from archmodel.quantities import Num, itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A collective driven by an endpoint. `memory_bytes`: bandwidth that it takes of the device's memory, in bytes;
+    `limit`: the endpoint's resource that needs longest, and `limits` the seconds of each."""
+
+    breakdown: Breakdown
+    moves: Moves
+    memory_bytes: Num
+    limits: dict[str, Num]
+
+
+def driven(work: Collective | AllToAll, machine: Machine, endpoint: Endpoint) -> Driven:
+    """Time of `work`:
+
+        t = latency + max(links, endpoint)
+
+    where `links` is what the network needs for the bytes, and `endpoint` the longest of its limits. What it adds to
+    the links is the part "endpoint".
+    """
+    axes = machine.topology.spanned(work.group)
+    links = _links(work, machine, endpoint, axes)
+    moves = _moves(work, axes, links)
+    limits = endpoint.limits(moves, machine.device)
+    slowest: Num = 0.0
+    for seconds in limits.values():
+        slowest = np.maximum(slowest, seconds)
+    carried = links.total - links.parts.get("latency", 0.0)
+    added = {"endpoint": np.maximum(slowest - carried, 0.0)} if limits else {}
+    return Driven(Breakdown({**links.parts, **added}), moves, endpoint.memory_bytes(moves), limits)
+
+
+def _links(work: Collective | AllToAll, machine: Machine, endpoint: Endpoint, axes: tuple[Dimension, ...]) -> Breakdown:
+    """The network's own time; ring phases over a product of dimensions are pipelined in the endpoint's chunks."""
+    if isinstance(work, AllToAll):
+        return links_of_all_to_all(work, machine)
+    if len(axes) < 2 or not any(level.axes for level in machine.topology.levels):
+        return links_of_collective(work, machine)
+    return pipelined(work.kind, axes, _buffer(work), endpoint.chunk)
+
+
+def pipelined(kind: str, axes: tuple[Dimension, ...], buffer: Num, chunk: Num | None) -> Breakdown:
+    """A collective in ring phases over `axes`, inner to outer, its buffer of S bytes in chunks of c:
+
+        t = sum_p steps_p latency_p + sum_p x_p + (S - c)/c max_d (sum_{p on d} x_p),   x_p = sent_p(c) / bandwidth_d
+
+    Phase p of one chunk runs beside other phases of others, so the busiest dimension sets the rate. Rings run both ways
+    round at once. Without chunks the bytes go through one by one, and only the last term is left.
+    """
+    latency: Num = 0.0
+    seconds_per_byte: dict[int, Num] = {}
+    for phase in counting.phases(kind, [axis.size for axis in axes]):
+        axis = axes[phase.dimension]
+        steps = (2 if phase.kind == "all_reduce" else 1) * (phase.size - 1)
+        sent = counting.ring(phase.kind, phase.size)[0] * phase.held
+        latency = latency + steps * np.asarray(axis.latency)
+        before = seconds_per_byte.get(phase.dimension, 0.0)
+        seconds_per_byte[phase.dimension] = before + sent / np.asarray(axis.both_ways_bandwidth)
+    slowest: Num = 0.0
+    path: Num = 0.0
+    for seconds in seconds_per_byte.values():
+        slowest, path = np.maximum(slowest, seconds), path + seconds
+    first = 0.0 if chunk is None else np.minimum(chunk, buffer)
+    carried = first * path + (buffer - first) * slowest
+    some = np.asarray(buffer) > 0
+    parts: dict[str, Num] = {"latency": np.where(some, latency, 0.0)}
+    levels = {"scale_up": 0.0 * carried, "scale_out": 0.0 * carried}
+    for d, seconds in seconds_per_byte.items():
+        bound = np.equal(seconds, slowest) & (levels["scale_up"] + levels["scale_out"] == 0.0)
+        levels[axes[d].level] = levels[axes[d].level] + np.where(bound, carried, 0.0)
+    return Breakdown({**parts, **{name: part for name, part in levels.items() if np.any(part)}})
+
+
+def _buffer(work: Collective | AllToAll) -> Num:
+    """Bytes that go through on each rank: the whole buffer, or what a rank brings."""
+    if isinstance(work, Collective):
+        largest: Num = np.max(work.buffer_elements, keepdims=True) * itemsize(work.dtype)
+        return largest
+    return work.traffic.totals(work.layout, work.group)[0]
+
+
+def _moves(work: Collective | AllToAll, axes: tuple[Dimension, ...], links: Breakdown) -> Moves:
+    sizes = [axis.size for axis in axes]
+    buffer = np.asarray(_buffer(work))
+    if isinstance(work, AllToAll):
+        t = counting.all_to_all(sizes, [axis.kind for axis in axes])
+    else:
+        t = counting.traffic(work.kind, sizes)
+    latency = links.parts.get("latency", 0.0)
+    carried = links.total - latency
+    return Moves(
+        sent=t.sent * buffer,
+        reads=t.reads * buffer,
+        writes=t.writes * buffer,
+        reduced=t.reduced * buffer,
+        engine_reads=t.engine_reads * buffer,
+        engine_writes=t.engine_writes * buffer,
+        buffer=buffer,
+        path_latency=latency,
+        path_seconds_per_byte=_path(work, axes, carried / np.maximum(buffer, 1.0)),
+    )
+
+
+def _path(work: Collective | AllToAll, axes: tuple[Dimension, ...], otherwise: Num) -> Num:
+    """Seconds for one byte through all phases, alone."""
+    if isinstance(work, AllToAll) or len(axes) < 2:
+        return otherwise
+    total: Num = 0.0
+    for phase in counting.phases(work.kind, [axis.size for axis in axes]):
+        sent = counting.ring(phase.kind, phase.size)[0] * phase.held
+        total = total + sent / np.asarray(axes[phase.dimension].both_ways_bandwidth)
+    return total

@@ -1,0 +1,383 @@
+"""What drives the network of a training machine, and what that costs its compute: a study after ACE (ISCA 2021).
+
+    python studies/ace.py [-o ace.html]
+
+16 to 128 accelerators on a 3D torus, five endpoints, three workloads. The page has the memory traffic that each way to
+drive an all-reduce needs, iteration times, what of the links is used, where the engine saturates, and how much of every
+result rests on which assumption. The machine is assumed throughout (see designs/systems/torus3d_*.yaml); nothing here
+was tuned to published figures, which stand beside the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import RootModel
+
+from archmodel import catalogue, source
+from archmodel.collectives import endpoint_traffic as counting
+from archmodel.components.endpoint import ENDPOINTS, Ace, Endpoint
+from archmodel.design import Design, load
+from archmodel.estimate.contention import machine_of, shares
+from archmodel.estimate.driving import driven
+from archmodel.estimate.sharing import SharedTimeline, simulate
+from archmodel.program import AllToAll, Collective, Layout
+from archmodel.system import System
+
+TORI = ((4, 2, 2), (4, 4, 2), (4, 4, 4), (4, 8, 4))
+LINKS = (400e9, 50e9, 50e9)
+"""B/s that an accelerator sends along each dimension (torus3d_4x4x4.yaml)."""
+BASELINES = ("no_overlap", "communication_optimised", "compute_optimised")
+ENDPOINT_FILES = (*BASELINES, "ace", "ideal")
+WORKLOADS = {"ResNet-50": ("resnet50", 32), "GNMT": ("gnmt", 128), "DLRM": ("dlrm_hybrid", 512)}
+"""Design file and samples of one accelerator (the batches are assumed)."""
+PUBLISHED = {"ResNet-50": (1.41, 1.51), "GNMT": (1.12, 1.17), "DLRM": (1.13, 1.19)}
+"""Speed-up over the best baseline, mean and largest: abstract of arXiv 2007.00156."""
+PUBLISHED_UTILISATION = (1.44, 2.67)
+PUBLISHED_MEMORY = 3.5
+LISTED_COMPUTE = {"ResNet-50": 1095.314e-6, "DLRM": 51.678e-6}
+"""Seconds of forward and both backward passes in the public lists of layers (cycles of 1 ns), whose machine and batch
+are not stated."""
+
+
+class _Any(RootModel[Annotated[Endpoint, ENDPOINTS.field()]]):
+    pass
+
+
+@cache
+def endpoint(name: str) -> Endpoint:
+    """An endpoint of the catalogue."""
+    tree = source.read(catalogue.find(f"endpoints/{name}.yaml"), catalogue=catalogue.directory())
+    return source.validate(_Any, tree).root
+
+
+@cache
+def design(
+    workload: str, torus: tuple[int, int, int], plan: str = "layers_lifo", per_rank: int | None = None
+) -> Design:
+    """A workload on a torus, its batch growing with the machine."""
+    file, samples = WORKLOADS[workload]
+    package, v, h = torus
+    base = load(catalogue.find(f"{file}_torus3d_4x4x4.yaml"))
+    changes: dict[str, Any] = {
+        "name": f"{workload} on {package} x {v} x {h}",
+        "system.nodes": v * h,
+        "system.scale_out.sizes": [v, h],
+        "system.scale_out.links": [2 if v == 2 else 1, 2 if h == 2 else 1],
+        "workload.global_batch": (per_rank or samples) * package * v * h,
+    }
+    if plan == "layers_no_overlap":
+        changes |= {"plan.gradient_bucket": 1e12, "plan.collective_order": "fifo"}
+    return base.with_(changes)
+
+
+def with_endpoint(system: System, which: Endpoint) -> System:
+    """The system, driven by `which`."""
+    return system.model_copy(update={"node": system.node.model_copy(update={"endpoint": which})})
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run. `period`: steady state; `two`: mean of two iterations from a standing start; `exposed`: seconds that
+    compute waits in `period`; `rate`: bytes sent per second of a busy network, `used`: its part of the links'."""
+
+    workload: str
+    torus: tuple[int, int, int]
+    endpoint: str
+    period: float
+    two: float
+    exposed: float
+    rate: float
+    used: float
+
+
+def run(
+    workload: str, torus: tuple[int, int, int], name: str, which: Endpoint | None = None, *, compute: float = 1.0,
+    per_rank: int | None = None, change: Any = None,
+) -> Result:  # fmt: skip
+    """A workload on a torus with an endpoint of the catalogue, or `which`. `compute`: kernels take so many times as
+    long; `change`: what to do to the system first."""
+    plan = "layers_no_overlap" if name == "no_overlap" else "layers_lifo"
+    d = design(workload, torus, plan, per_rank)
+    system = with_endpoint(change(d.system) if change else d.system, which or endpoint(name))
+    program = d.program
+    shared = shares(program, system)
+    kernels = ["compute" in op.streams for op in program.ops]
+    alone = tuple(a * compute if k else a for a, k in zip(shared.alone, kernels, strict=True))
+    shared = replace(shared, alone=alone)
+    lifo = plan == "layers_lifo"
+    steady = simulate(program, shared, lifo=lifo)
+    two = simulate(program, shared, lifo=lifo, iterations=2)
+    return _result(workload, torus, name, d, steady, float(two.period))
+
+
+def _result(
+    workload: str, torus: tuple[int, int, int], name: str, d: Design, steady: SharedTimeline, two: float
+) -> Result:
+    sent = busy = computing = 0.0
+    for op, seconds in zip(d.program.ops, steady.times, strict=True):
+        if isinstance(op.work, AllToAll | Collective):
+            sent += sum(float(np.max(x)) for x in op.work.wire_bytes().values())
+            busy += float(np.max(seconds))
+        elif "compute" in op.streams:
+            computing += float(np.max(seconds))
+    period = float(steady.period)
+    rate = sent / busy
+    return Result(workload, torus, name, period, two, max(period - computing, 0.0), rate, rate / sum(LINKS))
+
+
+def everything() -> list[Result]:
+    """All endpoints, workloads and tori."""
+    return [run(w, t, e) for w in WORKLOADS for t in TORI for e in ENDPOINT_FILES]
+
+
+def speed_ups(results: list[Result], of: str = "ace", measure: str = "two") -> dict[str, list[float]]:
+    """Iteration time of the best baseline over that of `of`, torus by torus."""
+    found: dict[str, list[float]] = {}
+    for w in dict.fromkeys(r.workload for r in results):
+        for t in dict.fromkeys(r.torus for r in results):
+            mine = {r.endpoint: getattr(r, measure) for r in results if (r.workload, r.torus) == (w, t)}
+            found.setdefault(w, []).append(min(mine[b] for b in BASELINES) / mine[of])
+    return found
+
+
+def rates(results: list[Result]) -> dict[str, list[float]]:
+    """Bytes per busy second of ACE over those of each baseline, by workload and torus. What exactly the published ratio
+    divides is not known to us, so all three are shown."""
+    ace = {(r.workload, r.torus): r.rate for r in results if r.endpoint == "ace"}
+    return {b: [ace[r.workload, r.torus] / r.rate for r in results if r.endpoint == b] for b in BASELINES}
+
+
+# --- memory traffic ------------------------------------------------------------------------------------------------
+
+
+def memory_rows() -> list[tuple[str, float, float, float, float, float, float]]:
+    """Torus; sent, read per buffer byte; GB/s of memory, driven in memory and by an engine; ratio of reads, of both."""
+    rows = []
+    for t in TORI:
+        c = counting.traffic("all_reduce", t, "four_phase")
+        need = [
+            float(counting.needed_bandwidth("all_reduce", t, LINKS, "four_phase", engine=e)) / 1e9
+            for e in (False, True)
+        ]
+        rows.append((" x ".join(map(str, t)), c.sent, c.reads, *need, c.reads_saved, c.saved))
+    return rows
+
+
+# --- the engine -----------------------------------------------------------------------------------------------------
+
+
+def engine_rate(changes: dict[str, Any], torus: tuple[int, int, int] = (4, 4, 4)) -> tuple[float, str]:
+    """Buffer bytes per second of a large all-reduce driven by a changed ACE, and what limits it."""
+    which = endpoint("ace").model_copy(update=changes)
+    d = design("ResNet-50", torus)
+    machine = machine_of(d.program, with_endpoint(d.system, which))
+    ranks = d.layout.ranks
+    blocks = np.full(ranks, 256 * 2**20 / 4 / ranks)
+    layout = Layout(d.layout.nodes, d.layout.local_size)
+    work = Collective("all_reduce", "world", "hierarchical", blocks, "fp32", layout)
+    found = driven(work, machine, which)
+    time = float(np.max(np.asarray(found.breakdown.total)))
+    added = float(np.max(np.asarray(found.breakdown.parts.get("endpoint", 0.0))))
+    worst = max(found.limits, key=lambda k: float(np.max(np.asarray(found.limits[k]))))
+    return 256 * 2**20 / time, worst if added > 0 else "network"
+
+
+MiB = 2.0**20
+ASKED: dict[str, dict[str, Any]] = {
+    "as assumed: 4 MiB, 16 machines, 128 GB/s": {},
+    "2 MiB, 8 machines, 64 GB/s": {"sram": 2 * MiB, "state_machines": 8, "dma_bandwidth": 64e9},
+    "2 MiB": {"sram": 2 * MiB},
+    "8 machines": {"state_machines": 8},
+    "64 GB/s": {"dma_bandwidth": 64e9},
+    "1 ALU": {"alus": 1},
+    "32 machines, 256 GB/s": {"state_machines": 32, "dma_bandwidth": 256e9},
+}
+
+
+def engine_grid() -> tuple[list[int], list[float], np.ndarray[Any, Any]]:
+    """State machines, SRAM in MiB, GB/s of buffer through a 4 x 4 x 4 torus with DMA that does not limit."""
+    machines, srams = [1, 2, 4, 8, 12, 16, 24, 32], [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
+    rate = [
+        [engine_rate({"state_machines": m, "sram": s * MiB, "dma_bandwidth": 500e9})[0] / 1e9 for m in machines]
+        for s in srams
+    ]
+    return machines, srams, np.array(rate)
+
+
+# --- sensitivity ----------------------------------------------------------------------------------------------------
+
+
+def _link(share: float) -> Any:
+    def change(system: System) -> System:
+        out: Any = system.scale_out
+        inner: Any = system.node.scale_up
+        slower = out.model_copy(update={"link_bandwidth": tuple(b * share for b in out.link_bandwidth)})
+        node = system.node.model_copy(
+            update={"scale_up": inner.model_copy(update={"link_bandwidth": inner.link_bandwidth * share})}
+        )
+        return system.model_copy(update={"scale_out": slower, "node": node})
+
+    return change
+
+
+def _all(field: dict[str, Any]) -> dict[str, Endpoint]:
+    found: dict[str, Endpoint] = {}
+    for name in ENDPOINT_FILES:
+        e = endpoint(name)
+        found[name] = e.model_copy(update={k: v for k, v in field.items() if k in type(e).model_fields})
+    return found
+
+
+def sensitivities(torus: tuple[int, int, int] = (4, 4, 4)) -> dict[str, dict[str, float]]:
+    """Speed-up over the best baseline on one torus, with one assumption changed at a time."""
+    cases: dict[str, dict[str, Any]] = {
+        "as assumed": {},
+        "kernels 2 x faster": {"compute": 0.5},
+        "kernels 4 x faster": {"compute": 0.25},
+        "kernels 8 x faster": {"compute": 0.125},
+        "as fast as the public list of layers": {"compute": "listed"},
+        "an eighth of the batch": {"batch": 1 / 8},
+        "links 2 x slower": {"change": _link(0.5)},
+        "writes take memory bandwidth too": {"endpoints": _all({"counts": "reads_and_writes"})},
+        "cores and bandwidth given up only while sending": {"endpoints": _all({"always": False})},
+    }
+    found: dict[str, dict[str, float]] = {}
+    for name, case in cases.items():
+        found[name] = {}
+        for w, (_, samples) in WORKLOADS.items():
+            compute: Any = case.get("compute", 1.0)
+            if compute == "listed":
+                if w not in LISTED_COMPUTE:
+                    continue
+                compute = LISTED_COMPUTE[w] / compute_seconds(w, torus)
+            per_rank = max(int(samples * case["batch"]), 1) if "batch" in case else None
+            ends = case.get("endpoints", {})
+            results = [
+                run(w, torus, e, ends.get(e), compute=compute, per_rank=per_rank, change=case.get("change"))
+                for e in ENDPOINT_FILES
+            ]
+            found[name][w] = speed_ups(results)[w][0]
+    return found
+
+
+def compute_seconds(workload: str, torus: tuple[int, int, int]) -> float:
+    """Seconds of forward and backward kernels, alone on the device."""
+    d = design(workload, torus)
+    shared = shares(d.program, with_endpoint(d.system, endpoint("ideal")))
+    pairs = zip(d.program.ops, shared.alone, strict=True)
+    return sum(float(np.max(a)) for op, a in pairs if "compute" in op.streams and op.phase != "update")
+
+
+# --- report ---------------------------------------------------------------------------------------------------------
+
+
+def report(results: list[Result], sensitivity: dict[str, dict[str, float]]) -> str:
+    """The study in lines of text."""
+    lines = ["memory that an all-reduce needs, links busy (four phases; published: 3.5 x less on average)"]
+    rows = memory_rows()
+    for name, sent, read, base, engine, ratio, both in rows:
+        lines.append(
+            f"  {name:10} sent {sent:.3f} read {read:.3f} per byte · {base:5.0f} against {engine:5.0f} GB/s"
+            f" · reads {ratio:.2f} x, reads and writes {both:.2f} x"
+        )
+    for reading, mean in (
+        ("each phase a kernel of its own", float(np.mean([r[5] for r in rows]))),
+        ("phases fused: 1.5 reads for each byte sent", float(np.mean([1.5 * r[1] for r in rows]))),
+        ("reads and writes, each phase a kernel", float(np.mean([r[6] for r in rows]))),
+    ):
+        lines.append(f"  mean {mean:.2f} x ({mean / PUBLISHED_MEMORY - 1:+.1%} against published), {reading}")
+    lines.append("iteration time of the best baseline over that of ACE, two iterations (published mean, largest)")
+    for w, ups in speed_ups(results).items():
+        steady = speed_ups(results, measure="period")[w]
+        bound = speed_ups(results, of="ideal")[w]
+        lines.append(
+            f"  {w:10} mean {np.mean(ups):.3f} largest {max(ups):.3f} (published {PUBLISHED[w][0]}, {PUBLISHED[w][1]})"
+            f" · steady state {np.mean(steady):.3f} · an ideal endpoint {np.mean(bound):.3f}"
+        )
+    mean, largest = PUBLISHED_UTILISATION
+    lines.append(f"bytes per second of a busy network, ACE over a baseline (published mean {mean}, largest {largest})")
+    for name, got in rates(results).items():
+        lines.append(f"  {name:24} mean {np.mean(got):.2f} largest {max(got):.2f}")
+    lines.append("ACE on 4 x 4 x 4: buffer bytes per second of a large all-reduce, and what limits it")
+    for name, changes in ASKED.items():
+        rate, limit = engine_rate(changes)
+        lines.append(f"  {name:42} {rate / 1e9:6.1f} GB/s  {limit}")
+    lines.append("speed-up over the best baseline on 4 x 4 x 4 with one assumption changed")
+    for name, case in sensitivity.items():
+        lines.append(f"  {name:50} " + "  ".join(f"{w} {x:.3f}" for w, x in case.items()))
+    return "\n".join(lines)
+
+
+def page(results: list[Result], sensitivity: dict[str, dict[str, float]]) -> str:
+    """The study as an HTML page."""
+    import plotly.graph_objects as go
+
+    figures: list[tuple[str, Any]] = []
+    for w in WORKLOADS:
+        figure = go.Figure()
+        for e in ENDPOINT_FILES:
+            mine = [r for r in results if (r.workload, r.endpoint) == (w, e)]
+            x = [int(np.prod(r.torus)) for r in mine]
+            text = [f"exposed {1e3 * r.exposed:.2f} ms, links {r.used:.0%} busy" for r in mine]
+            figure.add_bar(
+                x=[str(n) for n in x], y=[1e3 * r.two for r in mine], name=e.replace("_", " "), hovertext=text
+            )
+        figure.update_layout(xaxis_title="accelerators", yaxis_title="ms of one of two iterations", barmode="group")
+        figures.append((f"{w}: iteration time", figure))
+    exposed, used = go.Figure(), go.Figure()
+    for e in ENDPOINT_FILES:
+        mine = [r for r in results if r.endpoint == e]
+        x = [f"{r.workload} {int(np.prod(r.torus))}" for r in mine]
+        exposed.add_bar(x=x, y=[r.exposed / r.period for r in mine], name=e.replace("_", " "))
+        used.add_bar(x=x, y=[r.used for r in mine], name=e.replace("_", " "))
+    exposed.update_layout(yaxis_title="share of an iteration that compute waits", yaxis_tickformat=".0%")
+    used.update_layout(yaxis_title="share of the links' 500 GB/s while busy", yaxis_tickformat=".0%")
+    figures += [("Exposed communication", exposed), ("Network bandwidth used", used)]
+    drive = go.Figure()
+    given = np.linspace(10e9, 900e9, 200)
+    for name, engine in (("kernels in memory", False), ("engine", True)):
+        t = counting.traffic("all_reduce", (4, 4, 4), "four_phase")
+        ideal = float(counting.in_step("all_reduce", (4, 4, 4), LINKS, "four_phase"))
+        rate = np.minimum(given / (t.engine_reads if engine else t.reads), ideal) * t.sent
+        drive.add_scatter(x=given / 1e9, y=rate / 1e9, name=name)
+    drive.update_layout(xaxis_title="GB/s of memory for communication", yaxis_title="GB/s sent, 4 x 4 x 4")
+    figures.append(("Memory bandwidth and what it drives", drive))
+    machines, srams, grid = engine_grid()
+    figures.append(("Where the engine saturates (GB/s of buffer, DMA not limiting)", go.Figure(
+        go.Heatmap(x=[str(m) for m in machines], y=[f"{s:g} MiB" for s in srams], z=grid, texttemplate="%{z:.0f}")
+    ).update_layout(xaxis_title="state machines", yaxis_title="SRAM")))  # fmt: skip
+    bars = go.Figure()
+    for w in WORKLOADS:
+        names = [name for name, case in sensitivity.items() if w in case]
+        bars.add_bar(x=[sensitivity[n][w] for n in names], y=names, orientation="h", name=w)
+    bars.update_layout(xaxis_title="best baseline / ACE, 4 x 4 x 4", barmode="group", height=700)
+    figures.append(("What the speed-up rests on", bars))
+    parts = [
+        f"<h2>{title}</h2>" + figure.to_html(full_html=False, include_plotlyjs=not i, div_id=f"figure-{i}")
+        for i, (title, figure) in enumerate(figures)
+    ]
+    text = report(results, sensitivity).replace("&", "&amp;").replace("<", "&lt;")
+    head = '<!doctype html><meta charset="utf-8"><title>Endpoint engines</title>'
+    return f"{head}<h1>Who drives the network, and what it costs the compute</h1><pre>{text}</pre>{''.join(parts)}"
+
+
+def main() -> None:
+    """Run the study and write its page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path("ace.html"), help="HTML page to write")
+    arguments = parser.parse_args()
+    assert isinstance(endpoint("ace"), Ace)
+    results, sensitivity = everything(), sensitivities()
+    print(report(results, sensitivity))
+    arguments.output.write_text(page(results, sensitivity), encoding="utf-8")
+    print(f"written: {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

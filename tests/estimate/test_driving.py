@@ -1,0 +1,73 @@
+"""Collectives that an endpoint has to drive."""
+
+import numpy as np
+import pytest
+
+from archmodel import catalogue, load, load_system
+from archmodel.collectives import endpoint_traffic as counting
+from archmodel.collectives import estimate as collective
+from archmodel.estimate.contention import machine_of
+from archmodel.estimate.driving import driven, pipelined
+from archmodel.estimate.price import price
+from archmodel.program import Collective
+
+TORI = ("4x2x2", "4x4x2", "4x4x4", "4x8x4")
+
+
+def topology(torus):
+    return load_system(catalogue.find(f"systems/torus3d_{torus}")).topology()
+
+
+@pytest.mark.parametrize("torus", TORI)
+def test_an_accelerator_sends_what_the_study_says(torus):
+    axes = topology(torus).spanned("world")
+    assert [float(a.bandwidth) for a in axes] == [400e9, 50e9, 50e9]
+    assert "x".join(str(a.size) for a in axes) == torus
+
+
+@pytest.mark.parametrize("torus", TORI)
+def test_bytes_by_dimension_are_those_of_the_collectives(torus):
+    t = topology(torus)
+    axes = t.spanned("world")
+    sent = counting.traffic("all_reduce", [a.size for a in axes]).by_dimension
+    found = collective(t, "all_reduce", "hierarchical", per_rank_input_bytes=1e6).wire_bytes
+    assert [found[a.name] for a in axes] == pytest.approx([1e6 * s for s in sent])
+
+
+@pytest.mark.parametrize("torus", TORI)
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+def test_a_pipeline_lies_between_its_slowest_dimension_and_one_after_the_other(torus, size):
+    axes = topology(torus).spanned("world")
+    sent = counting.traffic("all_reduce", [a.size for a in axes]).by_dimension
+    each = [size * s / float(a.both_ways_bandwidth) for s, a in zip(sent, axes, strict=True)]
+    time = [pipelined("all_reduce", axes, size, chunk) for chunk in (None, 65536.0, 1e12)]
+    latency = float(time[0].parts["latency"])
+    carried = [float(t.total) - latency for t in time]
+    assert carried[0] == pytest.approx(max(each))
+    assert carried[2] == pytest.approx(sum(each))
+    assert carried[0] <= carried[1] <= carried[2] * (1 + 1e-12)
+
+
+def test_nothing_takes_no_time():
+    assert float(pipelined("all_reduce", topology("4x4x4").spanned("world"), 0.0, 65536.0).total) == 0.0
+
+
+@pytest.mark.parametrize(("given", "expected"), [(450e9, 450e9 / 3.265625), (128e9, 128e9 / 3.265625)])
+def test_memory_sets_the_rate_of_kernels(given, expected):
+    """Bytes of buffer per second: memory bandwidth over what is read for each (hierarchical, 4 x 4 x 4)."""
+    base = load(catalogue.find("resnet50_torus3d_4x4x4"))
+    kernels = {"kind": "sm_driven", "copy_width": 64.0, "sms": 80, "memory_bandwidth": given, "counts": "reads"}
+    design = base.with_({"system.node.endpoint": kernels})
+    work = Collective("all_reduce", "world", "hierarchical", np.full(64, 2.0**20), "fp32", design.layout)
+    found = driven(work, machine_of(design.program, design.system), design.system.node.endpoint)
+    links = float(pipelined("all_reduce", topology("4x4x4").spanned("world"), 2.0**28, None).total)
+    seconds = max(2.0**28 / expected, links)
+    assert np.asarray(found.breakdown.total).item() == pytest.approx(seconds, rel=1e-3)
+
+
+def test_without_an_endpoint_the_fabric_says():
+    design = load(catalogue.find("mlperf_dcnv2_dgx_h100"))
+    machine = machine_of(design.program, design.system)
+    assert machine.endpoint is None
+    op = next(op for op in design.program.ops if isinstance(op.work, Collective))
+    assert "endpoint" not in price(op.work, machine).parts
