@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from archmodel.execute.check import check
     from archmodel.execute.execute import execute
     from archmodel.program import Program
+    from archmodel.sweep.axes import between, linspace, logspace
+    from archmodel.sweep.sweep import sweep
     from archmodel.system import System
 
 __version__ = "0.1.0"
@@ -38,12 +40,16 @@ _HOME = {
     "Problem": "archmodel.errors",
     "Program": "archmodel.program",
     "System": "archmodel.system",
+    "between": "archmodel.sweep.axes",
     "catalogue": "archmodel",
     "check": "archmodel.execute.check",
     "estimate": "archmodel.estimate.estimate",
     "execute": "archmodel.execute.execute",
+    "linspace": "archmodel.sweep.axes",
     "load": "archmodel.design",
     "load_system": "archmodel.design",
+    "logspace": "archmodel.sweep.axes",
+    "sweep": "archmodel.sweep.sweep",
     "validation": "archmodel",
 }
 """Where each public name lives; those at home in `archmodel` are its modules."""
@@ -58,12 +64,16 @@ __all__ = [
     "Program",
     "System",
     "__version__",
+    "between",
     "catalogue",
     "check",
     "estimate",
     "execute",
+    "linspace",
     "load",
     "load_system",
+    "logspace",
+    "sweep",
     "validation",
 ]
 

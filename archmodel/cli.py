@@ -206,6 +206,52 @@ def check(design: Path, sets: tuple[tuple[str, str], ...], as_json: bool, root: 
 
 
 @commands.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@settings
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the table; a sweep goes on there.")
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes; default: the cores of this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster instead, e.g. tcp://host:8786.")
+@as_json
+@root
+def sweep(
+    file: Path,
+    sets: tuple[tuple[str, str], ...],
+    output: Path | None,
+    workers: int | None,
+    scheduler: str | None,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """Evaluate a design at many values of its fields.
+
+    FILE names a design and axes (see docs/sweeps.md). With --output the table goes to parquet files, and an
+    interrupted sweep goes on where it was. Exits with 1 when no point has an answer.
+    """
+    from archmodel.report import sweeps
+    from archmodel.sweep.file import read
+    from archmodel.sweep.prepare import prepared
+    from archmodel.sweep.sweep import run
+
+    job = prepared(read(file, root=root, sets=dict(sets)))
+    count = workers or min(os.cpu_count() or 1, job.chunks)
+    try:
+        with sweeps.progress(job.space.total) as tell:
+            results = run(job, workers=count, scheduler=scheduler, out=output, progress=tell)
+    except KeyboardInterrupt:
+        if output is not None:
+            click.echo(f"finished points are in {escape(str(output))}; the same command goes on from there", err=True)
+        raise
+    summary = sweeps.summary(results)
+    if as_json:
+        _print_json(summary)
+    else:
+        sweeps.show_sweep(results, summary)
+    if not summary["answered"]:
+        click.echo("no point has an answer", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+@commands.command()
 def schema() -> None:
     """Print the JSON schema of a design file."""
     from archmodel.design import json_schema
