@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from archmodel.execute.check import check
     from archmodel.execute.execute import execute
     from archmodel.program import Program
+    from archmodel.search.planner import plan
     from archmodel.sweep.axes import between, linspace, logspace
+    from archmodel.sweep.results import Results
     from archmodel.sweep.sweep import sweep
     from archmodel.system import System
 
@@ -39,6 +41,7 @@ _HOME = {
     "Estimate": "archmodel.estimate.result",
     "Problem": "archmodel.errors",
     "Program": "archmodel.program",
+    "Results": "archmodel.sweep.results",
     "System": "archmodel.system",
     "between": "archmodel.sweep.axes",
     "catalogue": "archmodel",
@@ -49,6 +52,7 @@ _HOME = {
     "load": "archmodel.design",
     "load_system": "archmodel.design",
     "logspace": "archmodel.sweep.axes",
+    "plan": "archmodel.search.planner",
     "sweep": "archmodel.sweep.sweep",
     "validation": "archmodel",
 }
@@ -62,6 +66,7 @@ __all__ = [
     "Estimate",
     "Problem",
     "Program",
+    "Results",
     "System",
     "__version__",
     "between",
@@ -73,6 +78,7 @@ __all__ = [
     "load",
     "load_system",
     "logspace",
+    "plan",
     "sweep",
     "validation",
 ]
