@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from archmodel.errors import suggestion
 from archmodel.sweep.job import Column, Columns
@@ -122,6 +123,11 @@ class Results(Mapping[str, Column]):
                     low, high = found.get(name, (np.inf, -np.inf))
                     found[name] = (min(low, float(np.nanmin(values))), max(high, float(np.nanmax(values))))
         return found
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> Results:
+        """The points that `rows` marks, as a table of their own in memory."""
+        held = {name: self[name][rows] for name in self.names}
+        return replace(self, held=held, meta={**self.meta, "points": int(np.sum(rows))}, folder=None)
 
     def figure(self, x: str, y: str = "throughput", color: str | None = None) -> Figure:
         """`y` over `x`, one line for each value of `color` (default: the first other axis of few values)."""

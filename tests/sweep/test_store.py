@@ -79,7 +79,7 @@ def test_a_sweep_goes_on_without_repeating_or_losing_a_chunk(
 
 
 def test_kill_9_in_mid_run(small_design: Path, tmp_path: Path) -> None:
-    """A real process with real workers, killed: it leaves whole chunks and no workers, and the next run ends the job."""
+    """A real process with real workers, killed, leaves whole chunks and no workers; the next run ends the job."""
     file = tmp_path / "s.yaml"
     file.write_text(f"design: {small_design}\naxes: {{{BATCH}: {MANY[BATCH]}, {LINK}: [100 GB/s, 200 GB/s]}}\n")
     command = [sys.executable, "-m", "archmodel", "sweep", str(file), "-o", str(tmp_path / "t"), "-w", "2"]

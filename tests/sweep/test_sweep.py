@@ -114,7 +114,7 @@ def test_labels_units_and_origin(small: am.Design) -> None:
     assert table.meta["package_version"] == am.__version__
     assert "git_version" in table.meta
     assert set(table.units) == set(table)
-    assert list(table)[0] == "point" and len(table) == len(list(table))
+    assert next(iter(table)) == "point" and len(table) == len(list(table))
 
 
 def test_the_hash_is_of_values_not_of_places(small: am.Design, tmp_path: Path) -> None:
