@@ -75,7 +75,7 @@ def plan_task(
         assignment, bound, interrupted = solution.assignment, solution.lower_bound, solution.interrupted
     else:
         assignment = baseline(planner, task, options, seed)
-        bound = lower_bound(options).value
+        bound = lower_bound(options.that_fit()).value
     value, feasible = assignment.value(options), assignment.fits(options)
     plan = tasks.to_plan(task, options, assignment)
     spent = time.process_time() - cpu

@@ -7,7 +7,7 @@ the largest sum of costs on any rank is least while every tier of every rank hol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,6 +44,11 @@ class Options:
     memory: Array
     limits: Array
     base: Array = field(default_factory=lambda: np.zeros(0))
+
+    def that_fit(self) -> Options:
+        """Without options whose shard is larger than any rank: no plan can use them."""
+        fits = (self.memory <= self.limits.max(0)).all(2)
+        return replace(self, cost=np.where(fits, self.cost, np.inf))
 
     @property
     def nodes(self) -> int:

@@ -386,7 +386,7 @@ def starts(options: Options, bound: Bound) -> list[tuple[IntArray, bool, int]]:
     result: list[tuple[IntArray, bool, int]] = []
     seen: set[bytes] = set()
     for family, ban in enumerate(bans):
-        for price in (1.0, 1.02, 1.1, 1.3) if tight else (1.0,):
+        for price in (1.0, 1.02, 1.1, 1.3, 2.0) if tight else (1.0,):
             for fill in (1.0, 0.25, 0.1, 0.04) if crowded else (1.0,):
                 for share in (1.0, 0.5) if crowded else (1.0, 0.7, 0.5, 0.35):
                     allowed = np.where(ban, np.inf, options.cost)
@@ -412,6 +412,9 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
     deadline = begin + (effort.budget if effort.budget is not None else np.inf)
     best: State | None = None
     interrupted = False
+    whole, options = options, options.that_fit()
+    if not np.isfinite(options.cost).any(1).all():
+        raise blame(whole)
     bound = lower_bound(options)
     goal = bound.value * (1 + effort.tolerance)
 
@@ -450,7 +453,7 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
             raise
     final = best.frozen()
     return Solution(
-        options,
+        whole,
         final,
         final.value(options),
         min(bound.value, final.value(options)),
