@@ -3,7 +3,8 @@
 A rate is points over the CPU seconds that all processes of a sweep took together, times two cores: what two cores of
 their own give. The rate by the clock, which other work on the machine lowers, stands beside it. Everything counts:
 making points, the checks of `with_`, all eleven outputs, sending columns to the writing process and parquet.
-`--long` sweeps ten million points. Peers are not run here; docs/speed.md says where their figures are from.
+`--long` sweeps ten million points. `--calculon DIR` and `--madmax DIR` measure checkouts of those in turn with ours,
+one evaluation after the other as their own searches do them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import os
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -116,10 +118,71 @@ def evaluation(what: str, design: Any, points: int, target: str) -> None:
     row(what, f"{CORES * sorted(rates)[len(rates) // 2]:,.0f}/s", target)
 
 
+CALCULON = """
+import logging, sys, time
+from importlib import import_module
+from calculon.io import read_json_file
+from calculon.llm import Llm
+from calculon.system import System
+search = import_module("calculon.llm.optimal_execution").OptimalExecution.search
+if sys.argv[1] == "quiet":
+    logging.disable(logging.CRITICAL)
+app, system = Llm.Application(read_json_file("models/gpt3-175B.json")), System(read_json_file("systems/a100_80g.json"))
+honest, count, began = Llm.run, 0, time.process_time()
+def run(*given):
+    global count, first
+    if count == 5:
+        first = time.process_time()
+    if time.process_time() - began > 12:
+        sys.exit()
+    count += 1
+    return honest(*given)
+Llm.run = run
+cut = (8, 8, 1, 1, 64, "full", False, "ar", "true", False, True, True)
+try:
+    search(False, 1, False, 64, 64, "float16", app, system, *cut)
+finally:
+    sys.stderr.write(f"{(count - 5) / (time.process_time() - first)}")
+"""
+"""Its own search over executions of GPT-3 175B on 64 GPUs (8-way tensor, 8-way pipeline parallel), for at most 12 s."""
+
+MADMAX = """
+import contextlib, io, sys, time
+mode, sys.argv = sys.argv[1], ["run_model.py"]
+from utils import import_model, import_system, import_task, parse_configurations
+given = parse_configurations()
+def read():
+    model, system = import_model(given.model_cfg_file), import_system(given.system_cfg_file)
+    return import_task(model, system, given.task_cfg_file), model, system
+task, *parts = read()
+def one():
+    again, *of = read() if mode == "files" else (task, *parts)
+    again.build_pretrain(*of)
+with contextlib.redirect_stdout(io.StringIO()):
+    one()
+    began = time.process_time()
+    for _ in range(500):
+        one()
+sys.stderr.write(f"{500 / (time.process_time() - began)}")
+"""
+"""Its default, DLRM-A on 128 GPUs."""
+
+
+def peer(what: str, code: str, folder: Path, mode: str) -> None:
+    """Evaluations per CPU second of another model, in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", code, mode]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    row(what, f"{float(done.stderr.split()[-1]):,.0f}/s and core", "")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="ten million points to parquet")
-    long = parser.parse_args().long
+    parser.add_argument("--calculon", type=Path, metavar="DIR", help="a checkout of calculon-ai/calculon")
+    parser.add_argument("--madmax", type=Path, metavar="DIR", help="a checkout of samhsia/MADMax")
+    wanted = parser.parse_args()
+    long = wanted.long
     from speed import large
 
     import archmodel as am
@@ -131,10 +194,16 @@ def main() -> None:
     path = folder / "large.yaml"
     path.write_text(large(128, 1000))
     wide = am.load(path)
+    neo = am.load(ROOT / "designs" / "neo_a_zionex_16x8.yaml")
 
     evaluation("evaluation alone: DLRM on 8 ranks that are alike, 43 ops", symmetric, 2_000_000, ">= 200,000/s")
     evaluation("evaluation alone: DCNv2 on 8 uneven ranks, 73 ops", uneven, 2_000_000, "")
     evaluation("evaluation alone: 1000 tables on 128 uneven ranks, 39 ops", wide, 100_000, ">= 5,000/s")
+    evaluation("evaluation alone: Neo A, 1000 tables on 128 uneven ranks, 105 ops", neo, 50_000, "")
+    for mode in ("as it is", "quiet") if wanted.calculon else ():
+        peer(f"Calculon's search, GPT-3 175B on 64 GPUs, logger {mode}", CALCULON, wanted.calculon, mode)
+    for mode in ("files", "memory") if wanted.madmax else ():
+        peer(f"MAD-Max, DLRM-A on 128 GPUs, configuration from {mode}", MADMAX, wanted.madmax, mode)
     count = 10_000_000 if long else 1_000_000
     measured(f"{count:,} points to parquet, DLRM, 2 processes", symmetric, count, 2, ">= 200,000/s, <= 2048 MiB")
     measured("100,000 points to parquet, 1000 tables, 2 processes", wide, 100_000, 2, ">= 5,000/s")

@@ -22,6 +22,9 @@ from archmodel.sweep.job import Columns, run_chunk
 ATTEMPTS = 3
 """How often a chunk is given to a new pool after its process died."""
 
+ANSWER = 10
+"""Seconds in which a scheduler must answer."""
+
 
 class SweepError(ArchmodelError):
     """A sweep that cannot start or go on; what is finished is kept."""
@@ -93,7 +96,7 @@ def _on_dask(key: str, job: bytes, chunks: Iterable[int], scheduler: str) -> Don
     except ImportError:
         raise SweepError("a scheduler needs Dask: pip install 'archmodel[cluster]'") from None
     try:
-        client: Any = Client(scheduler, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(scheduler, timeout=ANSWER, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise SweepError(f"no scheduler answers at {scheduler}: {error}") from None
     with client:
