@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from archmodel.design import Design
-from archmodel.errors import ArchmodelError, DesignError
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
+from archmodel.parallel.plan import TablesPlan
 from archmodel.search import own
 from archmodel.search.bound import lower_bound
 from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options
@@ -93,6 +93,9 @@ def plan(
     if search.best is None:
         raise NoPlan("no plan that fits was found: " + "; ".join(f"{name}: does not fit" for name, _ in search.tried))
     chosen, answer = search.best
+    if chosen is not design:  # as a file would give it
+        chosen = with_tables(design, written(chosen))
+        answer = estimate(chosen)
     value = float(answer.iteration_time)
     return Plan(
         chosen, answer, value, min(search.bound, value), time.process_time() - cpu, tuple(search.tried), interrupted
@@ -162,10 +165,7 @@ class _Search:
                 continue
             seen.add(key)
             self.pool.append(tables_of(self.design, shared, found.assignment))
-            try:
-                candidate = with_tables(self.design, self.pool[-1])
-            except DesignError as error:
-                raise ArchmodelError(f"the planner wrote a plan that cannot be followed: {error}") from None
+            candidate = draft(self.design, self.pool[-1])
             self.consider(f"routes {route}, weights " + ", ".join(f"{w:.2f}" for w in at), candidate)
             if self.tried[-1][1] < best_value:
                 best_value, best_at, best_route = self.tried[-1][1], at, route
@@ -180,12 +180,18 @@ class _Search:
             return
         picked = random.choice(names, min(len(names), int(random.integers(1, 4))), replace=False).tolist()
         tables = {**base, "assign": {**base["assign"], **{n: other[n] for n in picked}}}
-        self.consider("crossed " + ", ".join(picked), with_tables(self.design, tables))
+        self.consider("crossed " + ", ".join(picked), draft(self.design, tables))
 
 
 def _default(design: Design) -> dict[str, Any]:
     given = design.plan.tables.default.model_dump(exclude_none=True)
     return {"sharding": "auto", **{k: given[k] for k in ("dtype", "optimizer") if k in given}}
+
+
+def draft(design: Design, tables: dict[str, Any]) -> Design:
+    """The design with other `plan.tables`, unchecked as a file: for judging proposals quickly."""
+    plan = design.plan.model_copy(update={"tables": TablesPlan.model_validate(tables)})
+    return Design(design.spec.model_copy(update={"plan": plan}), design.tree, design.path)
 
 
 def with_tables(design: Design, tables: dict[str, Any]) -> Design:
