@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -76,8 +77,15 @@ class Axis:
         """Codes of the values at `index`."""
         assert self.values is not None
         if self.dimension is None:
-            return index.astype(np.float64)
+            return self._firsts[index]
         return np.asarray(self.values, dtype=np.float64)[index]
+
+    @cached_property
+    def _firsts(self) -> Array:
+        """For every value that is no number, where it stands first: equal values are one design."""
+        first: dict[tuple[str, str], int] = {}
+        keys = [(type(v).__name__, _json(v)) for v in self.values or ()]
+        return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.float64)
 
     def drawn(self, u: Array) -> Array:
         """Codes for `u` in [0, 1): uniform over the values, or over the range on its scale."""

@@ -1,7 +1,7 @@
 """The points of a sweep: any stretch of them can be made at any time, so none is ever stored.
 
-Points have a number and a place. The number counts them in the order of the axes as written (the last one fastest); in
-a grid, the place puts axes that need a design of their own first, so that points of one design stand together.
+Points have a number and a place. The number counts them in the order of the axes as written (the last one fastest), or
+in that of the draw; places are such that points of one design stand together.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from archmodel.sweep.axes import Axis
 
 Sample = Literal["grid", "list", "random", "latin_hypercube", "sobol"]
 SAMPLES: tuple[Sample, ...] = ("grid", "list", "random", "latin_hypercube", "sobol")
+SORTED_POINTS = 1_000_000
+"""Most drawn or listed points that are put in order of their designs; of more, each chunk is, by itself."""
+
 Bits = npt.NDArray[np.uint64]
 
 
@@ -43,7 +46,8 @@ class Space:
         """How many different designs they need, at most."""
         sizes = [axis.size for axis in self.axes if not axis.numeric]
         if self.sample == "list" and sizes:
-            return self.total
+            _, codes = self._sorted
+            return 1 + int(np.any(np.diff(codes[:, self._structural], axis=0) != 0, axis=1).sum())
         return min(self.total, math.prod(self.total if size is None else size for size in sizes))
 
     def rows(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], Array]:
@@ -51,15 +55,31 @@ class Space:
         place = np.arange(start, stop, dtype=np.int64)
         if self.sample == "grid":
             return self._grid(place)
-        codes = np.empty((len(place), len(self.axes)))
+        if self._structural and self.total <= SORTED_POINTS:
+            number, codes = self._sorted
+            return number[start:stop], codes[start:stop]
+        return place, self._drawn(place)
+
+    @property
+    def _structural(self) -> list[int]:
+        return [i for i, axis in enumerate(self.axes) if not axis.numeric]
+
+    @cached_property
+    def _sorted(self) -> tuple[npt.NDArray[np.int64], Array]:
+        """All points, in order of their designs."""
+        codes = self._drawn(np.arange(self.total, dtype=np.int64))
+        order = np.lexsort(codes[:, self._structural].T[::-1])
+        return order, codes[order]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_sorted"}
+
+    def _drawn(self, number: npt.NDArray[np.int64]) -> Array:
+        """Codes of points in a row by their numbers, (points, axes)."""
         if self.sample == "list":
-            for i, axis in enumerate(self.axes):
-                codes[:, i] = axis.at(place)
-            return place, codes
-        u = self._unit(place)
-        for i, axis in enumerate(self.axes):
-            codes[:, i] = axis.drawn(u[:, i])
-        return place, codes
+            return np.stack([axis.at(number) for axis in self.axes], axis=-1)
+        u = self._unit(number)
+        return np.stack([axis.drawn(u[:, i]) for i, axis in enumerate(self.axes)], axis=-1)
 
     def _grid(self, place: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array]:
         sizes = [axis.size or 0 for axis in self.axes]
@@ -128,7 +148,8 @@ def _permuted(place: npt.NDArray[np.int64], count: int, seed: int, stream: int) 
 
 
 def _sobol(place: npt.NDArray[np.int64], axes: int, seed: int) -> Array:
-    """Sobol' points, shifted by a seeded vector modulo 1 (Cranley and Patterson, SIAM J. Numer. Anal. 13, 1976)."""
+    """Sobol' points, shifted by a seeded vector modulo 1 (Cranley and Patterson, SIAM Journal on Numerical Analysis 13,
+    1976)."""
     if not len(place):
         return np.empty((0, axes))
     from scipy.stats import qmc

@@ -83,6 +83,21 @@ def test_sobol_covers_dyadic_boxes_evenly() -> None:
     assert counts.min() >= 12 and counts.max() <= 20  # of 16; random ones spread by 4 and more
 
 
+@pytest.mark.parametrize("sample", ["random", "latin_hypercube", "sobol"])
+def test_points_of_one_design_stand_together_in_a_draw_and_numbers_are_those_of_the_draw(sample: str) -> None:
+    mixed = Space((X, N, LOG), sample, 200, 5)  # type: ignore[arg-type]
+    number, codes = mixed.rows(0, 200)
+    assert sorted(number) == list(range(200))
+    assert np.count_nonzero(np.diff(codes[:, 1])) == 2
+    assert np.array_equal(codes[np.argsort(number)], mixed._drawn(np.arange(200)))
+
+
+def test_a_list_counts_its_designs() -> None:
+    values = tuple(float(i) for i in range(60))
+    space = Space((Axis("x", "ratio", values, numeric=True), Axis("n", None, (1, 2, 4) * 20)), "list")
+    assert space.designs == 3 and space.total == 60
+
+
 def test_columns_are_numbers_where_values_are() -> None:
     codes = np.array([0.0, 1.0])
     assert Axis("a", None, (1, 2)).column(codes).dtype.kind == "i"
