@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from archmodel.execute.check import check
     from archmodel.execute.execute import execute
     from archmodel.program import Program
+    from archmodel.search.planner import plan
+    from archmodel.sweep.axes import between, linspace, logspace
+    from archmodel.sweep.results import Results
+    from archmodel.sweep.sweep import sweep
     from archmodel.system import System
 
 __version__ = "0.1.0"
@@ -37,13 +41,19 @@ _HOME = {
     "Estimate": "archmodel.estimate.result",
     "Problem": "archmodel.errors",
     "Program": "archmodel.program",
+    "Results": "archmodel.sweep.results",
     "System": "archmodel.system",
+    "between": "archmodel.sweep.axes",
     "catalogue": "archmodel",
     "check": "archmodel.execute.check",
     "estimate": "archmodel.estimate.estimate",
     "execute": "archmodel.execute.execute",
+    "linspace": "archmodel.sweep.axes",
     "load": "archmodel.design",
     "load_system": "archmodel.design",
+    "logspace": "archmodel.sweep.axes",
+    "plan": "archmodel.search.planner",
+    "sweep": "archmodel.sweep.sweep",
     "validation": "archmodel",
 }
 """Where each public name lives; those at home in `archmodel` are its modules."""
@@ -56,14 +66,20 @@ __all__ = [
     "Estimate",
     "Problem",
     "Program",
+    "Results",
     "System",
     "__version__",
+    "between",
     "catalogue",
     "check",
     "estimate",
     "execute",
+    "linspace",
     "load",
     "load_system",
+    "logspace",
+    "plan",
+    "sweep",
     "validation",
 ]
 

@@ -207,6 +207,131 @@ def check(design: Path, sets: tuple[tuple[str, str], ...], as_json: bool, root: 
 
 
 @commands.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@settings
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the table; a sweep goes on there.")
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes; default: the cores of this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster instead, e.g. tcp://host:8786.")
+@as_json
+@root
+def sweep(
+    file: Path,
+    sets: tuple[tuple[str, str], ...],
+    output: Path | None,
+    workers: int | None,
+    scheduler: str | None,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """Evaluate a design at many values of its fields.
+
+    FILE names a design and axes (see docs/sweeps.md). With --output the table goes to parquet files, and an
+    interrupted sweep goes on where it was. Exits with 1 when no point has an answer.
+    """
+    from archmodel.report import sweeps
+    from archmodel.sweep.file import read
+    from archmodel.sweep.prepare import prepared
+    from archmodel.sweep.sweep import run
+
+    job = prepared(read(file, root=root, sets=dict(sets)))
+    count = workers or min(os.cpu_count() or 1, job.chunks)
+    try:
+        with sweeps.progress(job.space.total) as tell:
+            results = run(job, workers=count, scheduler=scheduler, out=output, progress=tell)
+    except KeyboardInterrupt:
+        if output is not None:
+            click.echo(f"finished points are in {escape(str(output))}; the same command goes on from there", err=True)
+        raise
+    summary = sweeps.summary(results)
+    if as_json:
+        _print_json(summary)
+    else:
+        sweeps.show_sweep(results, summary)
+    if not summary["answered"]:
+        click.echo("no point has an answer", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+@commands.command()
+@click.argument("design", type=click.Path(path_type=Path), required=False)
+@settings
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here.")
+@click.option("--budget", metavar="TIME", help="Search this long, e.g. 5s. Default: a fixed amount of search.")
+@click.option("--seed", type=int, default=0, help="Of the search; the same seed gives the same plan.")
+@click.option("--cost", type=click.Choice(["own", "torchrec"]), default="own", help="Whose cost to minimise.")
+@click.option("--tasks", type=click.Path(path_type=Path), help="A JSON file of planning tasks (with --cost torchrec).")
+@click.option("--task", help="Which of the tasks.")
+@click.option("--planner", default="search", help="search, or a published one: random, size, dim, lookup, ...")
+@click.option("--min-partition", type=click.IntRange(min=4), help="Fewest columns of a column-wise shard.")
+@click.option("--constraints", type=click.Path(path_type=Path), help="TorchRec ParameterConstraints as JSON.")
+@as_json
+@root
+def plan(
+    design: Path | None,
+    sets: tuple[tuple[str, str], ...],
+    output: Path | None,
+    budget: str | None,
+    seed: int,
+    cost: str,
+    tasks: Path | None,
+    task: str | None,
+    planner: str,
+    min_partition: int | None,
+    constraints: Path | None,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """Find the best placement of the embedding tables.
+
+    Says how good it is by a lower bound. With DESIGN, the whole estimate is the judge; with --cost torchrec, TorchRec's
+    planner cost on a task of --tasks (see docs/planner.md). Ctrl-C keeps the best plan so far. Exits with 1 when no
+    plan fits.
+    """
+    from archmodel.report import plans
+    from archmodel.search.options import NoPlan
+
+    seconds = _seconds(budget)
+    try:
+        with plans.progress("ms" if cost == "torchrec" else "s", quiet=as_json) as tell:
+            if cost == "torchrec":
+                if tasks is None or task is None or design is not None:
+                    fail("--cost torchrec plans a task: give --tasks FILE and --task NAME, and no design")
+                from archmodel.interop.run import plan_task
+
+                answer = plan_task(tasks, task, planner, seconds, seed, min_partition, constraints, tell)
+            else:
+                if design is None or tasks is not None or constraints is not None or planner != "search":
+                    fail("give a design file, or --cost torchrec with --tasks and --task")
+                from archmodel.interop.run import plan_design
+
+                answer = plan_design(_load(design, sets, root), seconds, seed, tell)
+    except NoPlan as error:
+        click.echo(escape(str(error)), err=True)
+        raise click.exceptions.Exit(NO) from None
+    if output is not None:
+        output.write_text(answer.text, encoding="utf-8")
+    if as_json:
+        _print_json(answer.summary)
+    else:
+        plans.show(answer)
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    from archmodel.errors import QuantityError
+    from archmodel.quantities import DIMENSIONS, read
+
+    try:
+        value, dimension = read(text)
+    except QuantityError as error:
+        fail(f"--budget {escape(str(error))}; write e.g. 5s")
+    if dimension is not DIMENSIONS["seconds"] or not value > 0:
+        fail(f"--budget {escape(text)} is not a time above zero; write e.g. 5s")
+    return value
+
+
+@commands.command()
 def schema() -> None:
     """Print the JSON schema of a design file."""
     from archmodel.design import json_schema

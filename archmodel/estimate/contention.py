@@ -22,7 +22,7 @@ from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
 from archmodel.components.endpoint import Endpoint, left_for_compute
 from archmodel.estimate.driving import driven
-from archmodel.estimate.elasticity import points
+from archmodel.estimate.knobs import points
 from archmodel.estimate.price import Machine, price
 from archmodel.estimate.sharing import Shared, SharedTimeline, simulate, stacked
 from archmodel.program import AllToAll, Collective, Program

@@ -53,7 +53,7 @@ class OpEstimate:
     @property
     def time(self) -> Array:
         """Seconds on every rank."""
-        return np.asarray(self.breakdown.total)
+        return self.timeline.times[self.index]
 
     @property
     def slowest(self) -> Any:

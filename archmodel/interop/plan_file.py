@@ -1,0 +1,37 @@
+"""A design's plan as a file that `plan: {use: ...}` reads."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from archmodel.design import Design
+
+
+def plan_document(design: Design) -> dict[str, Any]:
+    """The whole plan of a design; its tables by name, as they came to be placed."""
+    from archmodel.search.planner import written
+
+    document: dict[str, Any] = {"name": f"Plan for {design.name}", "note": "written by archmodel plan"}
+    given = design.plan.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    for key in ("name", "source", "status", "note", "fitted_on", "tables"):
+        given.pop(key, None)
+    return {**document, **given, "tables": written(design)}
+
+
+def plan_text(design: Design) -> str:
+    """The plan file's text."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.default_flow_style = None
+    yaml.width = 118
+    stream = io.StringIO()
+    yaml.dump(plan_document(design), stream)
+    return stream.getvalue()
+
+
+def write_plan(design: Design, path: Path) -> None:
+    """Write the plan file."""
+    path.write_text(plan_text(design), encoding="utf-8")

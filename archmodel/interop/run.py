@@ -1,0 +1,125 @@
+"""Planning from files to files: what `archmodel plan` prints and writes."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from archmodel.design import Design
+from archmodel.errors import ArchmodelError
+
+Progress = Callable[[float, float, float], None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A summary for --json, the text of the plan file, and (name, value) rows for people."""
+
+    summary: dict[str, Any]
+    text: str
+    rows: tuple[tuple[str, str], ...]
+    unit: str
+
+
+def peak_memory() -> int:
+    """Most bytes that this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; ArchmodelError with place when it is not one."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ArchmodelError(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from None
+    except UnicodeDecodeError:
+        raise ArchmodelError(f"{path}: is not UTF-8 text") from None
+
+
+def plan_task(
+    file: Path,
+    name: str,
+    planner: str,
+    budget: float | None,
+    seed: int,
+    min_partition: int | None,
+    constraints: Path | None,
+    progress: Progress | None,
+) -> Answer:
+    """One task under TorchRec's cost."""
+    from archmodel.interop.torchrec import read_constraints
+    from archmodel.search import tasks
+    from archmodel.search.baselines import baseline
+    from archmodel.search.bound import lower_bound
+    from archmodel.search.solver import Effort, solve
+
+    document = read_json(file)
+    cpu = time.process_time()
+    settings: dict[str, Any] = {}
+    if min_partition is not None:
+        settings["min_partition"] = min_partition
+    if constraints is not None:
+        settings["constraints"] = read_constraints(read_json(constraints)).known
+    task = tasks.read(document, name, **settings)
+    options = tasks.options(task)
+    interrupted = False
+    if planner == "search":
+        solution = solve(options, Effort(budget=budget, seed=seed, progress=progress))
+        assignment, bound, interrupted = solution.assignment, solution.lower_bound, solution.interrupted
+    else:
+        assignment = baseline(planner, task, options, seed)
+        bound = lower_bound(options.that_fit()).value
+    value, feasible = assignment.value(options), assignment.fits(options)
+    plan = tasks.to_plan(task, options, assignment)
+    spent = time.process_time() - cpu
+    summary = {
+        "value": value,
+        "lower_bound": min(bound, value),
+        "gap": (value - min(bound, value)) / value if value > 0 else 0.0,
+        "unit": "ms",
+        "cpu_seconds": spent,
+        "peak_memory": peak_memory(),
+        "feasible": feasible,
+        "interrupted": interrupted,
+        "plan": plan,
+    }
+    text = json.dumps({"plan": {"": plan}}, indent=1) + "\n"
+    kinds: dict[str, int] = {}
+    for entry in plan.values():
+        key = f"{entry['sharding_type']} ({entry['compute_kernel']})"
+        kinds[key] = kinds.get(key, 0) + 1
+    return Answer(summary, text, tuple((f"{v} tables", k) for k, v in sorted(kinds.items(), key=lambda x: -x[1])), "ms")
+
+
+def plan_design(design: Design, budget: float | None, seed: int, progress: Progress | None) -> Answer:
+    """A design under its own estimate."""
+    from archmodel.interop.plan_file import plan_text
+    from archmodel.search.planner import plan
+
+    found = plan(design, budget, seed=seed, progress=progress)
+    tables = found.tables()
+    summary = {
+        "value": found.value,
+        "lower_bound": found.lower_bound,
+        "gap": found.gap,
+        "unit": "s",
+        "cpu_seconds": found.cpu_seconds,
+        "peak_memory": peak_memory(),
+        "feasible": found.fits,
+        "interrupted": found.interrupted,
+        "plan": tables,
+    }
+    kinds: dict[str, int] = {}
+    for entry in tables["assign"].values():
+        key = f"{entry['sharding']} in {entry['tier']}"
+        kinds[key] = kinds.get(key, 0) + 1
+    rows = [(f"{v} tables", k) for k, v in sorted(kinds.items(), key=lambda x: -x[1])]
+    rows += [(name, f"{1e3 * value:.4f} ms") for name, value in found.tried if name in ("as written", "auto")]
+    return Answer(summary, plan_text(found.design), tuple(rows), "s")

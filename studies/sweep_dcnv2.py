@@ -1,0 +1,83 @@
+"""MLPerf DCNv2 on one DGX H100: what faster HBM, faster NVLink and a larger batch buy, alone and together.
+
+    python studies/sweep_dcnv2.py [--html FILE] [--out DIR]
+
+HBM bandwidth from about that of an A100 to twice that of a B200, scale-up bandwidth from a quarter to four times that
+of NVLink 4, four batches from a quarter to four times the published one: 6,400 points, each an evaluation of 73 ops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import archmodel as am
+
+ROOT = Path(__file__).resolve().parent.parent
+DESIGN = ROOT / "designs" / "mlperf_dcnv2_dgx_h100.yaml"
+HBM = "system.node.gpu.hbm.bandwidth"
+LINK = "system.node.scale_up.bandwidth"
+BATCH = "workload.global_batch"
+BATCHES = (13_824, 27_648, 55_296, 221_184)
+
+
+def swept(out: Path | None = None) -> am.Results:
+    """The whole grid; its axes are relative to the design's own values."""
+    design = am.load(DESIGN)
+    link = float(design.system.node.scale_up.bandwidth)  # type: ignore[attr-defined]
+    axes = {
+        HBM: am.logspace("2 TB/s", "16 TB/s", 40),
+        LINK: am.logspace(link / 4, link * 4, 40),
+        BATCH: list(BATCHES),
+    }
+    return am.sweep(design, axes, out=out)
+
+
+def report(table: am.Results) -> list[str]:
+    """Per batch: throughput at the corners of the grid, and where one more percent of either is worth the same."""
+    lines = [
+        f"{'batch':>8}  {'slow':>7}  {'HBM x8':>7}  {'link x16':>8}  {'both':>7}  {'together over the product':>26}"
+    ]
+    for batch in BATCHES:
+        grid = np.reshape(table["throughput"][table[BATCH] == batch], (40, 40))  # rows: HBM, columns: link
+        slow, hbm, link, both = grid[0, 0], grid[-1, 0], grid[0, -1], grid[-1, -1]
+        product = both * slow / (hbm * link)
+        gains = f"{hbm / slow:6.2f}x  {link / slow:7.2f}x  {both / slow:6.2f}x  {product:>26.2f}"
+        lines.append(f"{batch:>8,}  {slow / 1e6:6.2f}M  {gains}")
+    return lines
+
+
+def balance(table: am.Results) -> list[str]:
+    """For the published batch: the link bandwidth from which a percent of it buys no more than a percent of HBM's."""
+    at = table[BATCH] == 55_296
+    grid = np.log(np.reshape(table["throughput"][at], (40, 40)))
+    hbm, link = np.unique(table[HBM]), np.unique(table[LINK])
+    by_hbm = np.gradient(grid, np.log(hbm), axis=0)
+    by_link = np.gradient(grid, np.log(link), axis=1)
+    lines = []
+    for row in range(0, 40, 13):
+        even = np.flatnonzero(by_link[row] <= by_hbm[row])
+        where = f"from {link[even[0]] / 1e9:,.0f} GB/s" if len(even) else f"above {link[-1] / 1e9:,.0f} GB/s"
+        where = f"everywhere above {link[0] / 1e9:,.0f} GB/s" if len(even) == len(link) else where
+        lines.append(f"HBM {hbm[row] / 1e12:5.2f} TB/s: a percent of HBM buys more than one of the link {where}")
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--html", type=Path, help="draw throughput over HBM bandwidth at the widest link here")
+    parser.add_argument("--out", type=Path, help="folder for the table")
+    wanted = parser.parse_args()
+    table = swept(wanted.out)
+    print("\n".join([*report(table), "", *balance(table)]))
+    if wanted.html:
+        widest = table[LINK] == table[LINK].max()
+        table.only(widest).figure(x=HBM, color=BATCH).write_html(wanted.html, include_plotlyjs="cdn", div_id="sweep")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""am.plan: judged by the whole estimate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import archmodel as am
+from archmodel import catalogue
+from archmodel.search.planner import with_tables, written
+
+DESIGNS = ("mlperf_dcnv2_dgx_h100.yaml", "mlperf_dlrm_v1_dgx_a100.yaml")
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_never_worse_than_written_or_auto_and_above_the_bound(name: str, tmp_path: Path) -> None:
+    design = am.load(catalogue.directory() / name)
+    found = am.plan(design, seed=1)
+    auto = am.estimate(with_tables(design, {"default": {"sharding": "auto", "dtype": "fp32", "optimizer": "sgd"}}))
+    del auto
+    tried = dict(found.tried)
+    assert found.value <= min(tried["as written"], tried["auto"])
+    assert 0 < found.lower_bound <= found.value == float(am.estimate(found.design).iteration_time)
+    assert all(value >= found.lower_bound for _, value in found.tried)
+    assert found.fits
+
+    found.write(tmp_path / "plan.yaml")
+    file = catalogue.directory() / name
+    text = file.read_text().split("\nplan:")[0] + "\nplan:\n  use: plan.yaml\n"
+    for folder in ("systems", "workloads"):
+        text = text.replace(f"use: {folder}/", f"use: {catalogue.directory()}/{folder}/")
+    (tmp_path / "design.yaml").write_text(text)
+    again = am.load(tmp_path / "design.yaml")
+    assert set(again.plan.tables.assign) == set(design.workload.table_arrays.names)
+    assert float(am.estimate(again).iteration_time) == pytest.approx(found.value, rel=1e-12)
+
+
+def test_written_names_every_table_and_changes_nothing() -> None:
+    design = am.load(catalogue.directory() / DESIGNS[0])
+    again = with_tables(design, written(design))
+    assert float(am.estimate(again).iteration_time) == float(am.estimate(design).iteration_time)
