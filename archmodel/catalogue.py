@@ -1,4 +1,5 @@
-"""The catalogue: devices, networks, memories, systems, workloads, plans and designs that come with archmodel.
+"""The catalogue: devices, networks, memories, access distributions, systems, workloads, plans and designs that come with
+archmodel.
 
 An installed wheel carries it as `archmodel/_designs`; in a checkout it is `designs` beside the package.
 """
@@ -17,12 +18,13 @@ from archmodel.errors import ArchmodelError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Kind = Literal["device", "fabric", "memory", "system", "workload", "plan", "design"]
+Kind = Literal["device", "fabric", "memory", "access", "system", "workload", "plan", "design"]
 
 KINDS: dict[str, Kind] = {
     "devices": "device",
     "fabrics": "fabric",
     "memories": "memory",
+    "access": "access",
     "systems": "system",
     "workloads": "workload",
     "plans": "plan",

@@ -11,6 +11,7 @@ from archmodel.components.device import DEVICES, Device
 from archmodel.design import load
 from archmodel.errors import DesignError
 from archmodel.estimate.estimate import estimate
+from archmodel.memory.access import AccessFamily
 from archmodel.memory.dram.channel import DRAM
 from archmodel.memory.nmp import NMP
 from archmodel.memory.nmp.host import HOST
@@ -75,6 +76,8 @@ def test_a_part_loads_by_itself(path):
     elif folder == "memories":
         kinds = next(family for family in (DRAM, NMP, HOST) if tree["kind"] in family.kinds())
         model = source.validate(kinds.resolve(tree["kind"]), tree)
+    elif folder == "access":
+        model = source.validate(AccessFamily.resolve(tree["kind"]), tree)
     elif folder == "plans":
         model = source.validate(TablesPlan if path.endswith("_tables.yaml") else Plan, tree)
     else:
