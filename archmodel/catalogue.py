@@ -1,5 +1,4 @@
-"""The catalogue: devices, networks, memories, access distributions, systems, workloads, plans and designs that come with
-archmodel.
+"""The catalogue: devices, networks, memories, access distributions, systems, workloads, plans and designs.
 
 An installed wheel carries it as `archmodel/_designs`; in a checkout it is `designs` beside the package.
 """
