@@ -1,4 +1,4 @@
-"""The catalogue: devices, networks, systems, workloads, plans and designs that come with archmodel.
+"""The catalogue: devices, networks, memories, access distributions, systems, workloads, plans and designs.
 
 An installed wheel carries it as `archmodel/_designs`; in a checkout it is `designs` beside the package.
 """
@@ -17,12 +17,14 @@ from archmodel.errors import ArchmodelError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Kind = Literal["device", "endpoint", "fabric", "system", "workload", "plan", "design"]
+Kind = Literal["device", "endpoint", "fabric", "memory", "access", "system", "workload", "plan", "design"]
 
 KINDS: dict[str, Kind] = {
     "devices": "device",
     "endpoints": "endpoint",
     "fabrics": "fabric",
+    "memories": "memory",
+    "access": "access",
     "systems": "system",
     "workloads": "workload",
     "plans": "plan",

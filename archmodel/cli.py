@@ -429,6 +429,29 @@ def catalogue(as_json: bool) -> None:
         show_catalogue(rows)
 
 
+@commands.command()
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option("--column", help="The column of a .parquet file that holds the row ids, when there are several.")
+@as_json
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Draw the curves on a page here.")
+def locality(trace: Path, column: str | None, as_json: bool, html: Path | None) -> None:
+    """Measure how a trace reuses its rows.
+
+    TRACE is a file of row ids (.npy, .parquet, text). Prints exact hit rates of caches of a ladder of sizes, reuse
+    distances, and what share of the accesses the hottest rows have.
+    """
+    from archmodel.report import locality as words
+
+    found = words.locality(trace, column)
+    if html is not None:
+        words.write_page(found, html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        words.show_locality(found)
+
+
 @commands.group(cls=Commands)
 def calibrate() -> None:
     """Fit constants to measurements."""

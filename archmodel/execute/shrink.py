@@ -62,7 +62,7 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
             num_embeddings=rows[t],
             embedding_dim=narrow[int(tables.embedding_dim[t])],
             pooling_factor=pooling[t],
-            access=tables.distributions[int(tables.distribution_of[t])],
+            access=tables.distributions[int(tables.distribution_of[t])].shrunk(rows[t]),
         )
         for t in chosen
     }

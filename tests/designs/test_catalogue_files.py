@@ -12,6 +12,10 @@ from archmodel.components.endpoint import ENDPOINTS, Endpoint
 from archmodel.design import load
 from archmodel.errors import DesignError
 from archmodel.estimate.estimate import estimate
+from archmodel.memory.access import AccessFamily
+from archmodel.memory.dram.channel import DRAM
+from archmodel.memory.nmp import NMP
+from archmodel.memory.nmp.host import HOST
 from archmodel.network import SCALE_OUT, SCALE_UP
 from archmodel.parallel.plan import Plan, TablesPlan
 from archmodel.source import Provenance
@@ -74,6 +78,11 @@ def test_a_part_loads_by_itself(path):
     if folder == "fabrics":
         kinds = SCALE_UP if tree["kind"] in SCALE_UP.kinds() else SCALE_OUT
         model = source.validate(kinds.resolve(tree["kind"]), tree)
+    elif folder == "memories":
+        kinds = next(family for family in (DRAM, NMP, HOST) if tree["kind"] in family.kinds())
+        model = source.validate(kinds.resolve(tree["kind"]), tree)
+    elif folder == "access":
+        model = source.validate(AccessFamily.resolve(tree["kind"]), tree)
     elif folder == "plans":
         model = source.validate(TablesPlan if path.endswith("_tables.yaml") else Plan, tree)
     else:

@@ -1,0 +1,316 @@
+"""RecNMP (ISCA 2020, arXiv 1912.12953) from its inputs: predicted against published, and a page of figures.
+
+    python studies/recnmp.py [-o recnmp.html]
+
+Nothing here is fitted to a result. Inputs are the files of designs/memories (the paper's tables and a few marked
+assumptions), the hit rates of the paper's traces, which are not public, and the shares of its host's profile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from archmodel import catalogue, source
+from archmodel.components.base import Component
+from archmodel.memory.access import Zipf
+from archmodel.memory.dram.channel import DramChannel
+from archmodel.memory.nmp import ColumnNmp, DimmNmp, HostGather, NmpUnit, PooledLookups, RankNmp
+from archmodel.memory.nmp.instruction import command_share, ranks_fed
+from archmodel.memory.nmp.locality import reused_share
+from archmodel.memory.nmp.simulate import simulate_packets
+from archmodel.memory.nmp.unit import host_energy, host_time
+
+PAPER = "RecNMP (ISCA 2020, arXiv 1912.12953)"
+C = TypeVar("C", bound=Component)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of the paper and what comes out here; without a published one it is ours alone."""
+
+    target: str
+    case: str
+    predicted: float
+    published: float | None = None
+    source: str = ""
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Signed relative error."""
+        return None if self.published is None else self.predicted / self.published - 1.0
+
+
+# --- published figures --------------------------------------------------------------------------------------
+
+FIG_14A = f"{PAPER}, Fig. 14a, read off the vector figure"
+SPEEDUP = {
+    (2, 1): 1.615, (2, 2): 1.721, (2, 4): 1.836, (2, 8): 1.957,
+    (4, 1): 2.402, (4, 2): 2.919, (4, 4): 3.329, (4, 8): 3.633,
+    (8, 1): 3.375, (8, 2): 4.322, (8, 4): 5.310, (8, 8): 6.137,
+}  # fmt: skip
+COLOURED = {2: 1.957, 4: 3.831, 8: 7.353}
+FIG_15A = f"{PAPER}, Fig. 15a: 8 ranks, 8 poolings a packet"
+LADDER = {"base": 6.14, "+ RankCache": 7.20, "+ scheduling": 8.76, "+ profiling": 9.75}
+FIG_15B = f"{PAPER}, Fig. 15b"
+SIZES = tuple(2**k * 1024 for k in range(3, 11))
+CACHE_SPEEDUP = (7.942, 8.459, 8.982, 9.545, 9.713, 9.547, 9.122, 8.538)
+FIG_18A = f"{PAPER}, Fig. 18a"
+END_TO_END = {
+    "RMC1-small": {2: 1.607, 4: 2.053, 8: 2.352},
+    "RMC1-large": {2: 1.740, 4: 2.363, 8: 2.826},
+    "RMC2-small": {2: 1.873, 4: 2.630, 8: 3.227},
+    "RMC2-large": {2: 2.104, 4: 3.181, 8: 4.154},
+}
+ENERGY_SAVING = 0.458
+THREADS = {1: 6.11, 4: 17.99, 8: 29.91, 12: 42.18, 20: 44.0, 24: 47.13, 30: 49.19, 36: 51.77}
+
+# --- inputs that the paper measured ---------------------------------------------------------------------------
+
+ROW_BYTES = 128
+"""32 numbers of 4 B a row (SecNDP, HPCA 2022, Table I, same models)."""
+POOLING = 80
+POOLINGS = 256
+HITS_15B = (0.2497, 0.3057, 0.3645, 0.4195, 0.4534, 0.4639, 0.4655, 0.4657)
+"""Hit rate by SIZES with scheduling and profiling (Fig. 15b)."""
+HITS_12 = {"base": 0.0, "+ RankCache": 0.2647, "+ scheduling": 0.4137, "+ profiling": 0.4487}
+"""Hit rate of eight tables together in a cache of 1 MB (Fig. 12)."""
+IDEAL_HITS = 0.468
+"""One less first accesses (Fig. 15b's ceiling)."""
+HOST_PROFILE = {
+    "RMC1-small": (0.6324, 0.3466, 0.0209),
+    "RMC1-large": (0.6998, 0.2830, 0.0171),
+    "RMC2-small": (0.7397, 0.2439, 0.0162),
+    "RMC2-large": (0.8057, 0.1806, 0.0136),
+}
+"""Shares of sums of rows, fully connected layers and others on the host (Fig. 18a)."""
+RELIEVED = {
+    "RMC1-small": (0.3270, 0.0188),
+    "RMC1-large": (0.2494, 0.0156),
+    "RMC2-small": (0.2062, 0.0133),
+    "RMC2-large": (0.1363, 0.0099),
+}
+"""The latter two, in shares of the host's time, once sums of rows have left the caches (Fig. 18a)."""
+
+
+# --- parts ----------------------------------------------------------------------------------------------------
+
+
+def read(cls: type[C], name: str) -> C:
+    """A part of designs/memories."""
+    tree = source.read(catalogue.find(f"memories/{name}.yaml"), catalogue=catalogue.directory())
+    return source.validate(cls, tree)
+
+
+@cache
+def channel() -> DramChannel:
+    return read(DramChannel, "ddr4_2400_recnmp")
+
+
+def unit(ranks: int, packet: int = 8, *, coloured: bool = False, cached: bool = False) -> RankNmp:
+    """RecNMP with `ranks` ranks on the channel, two a DIMM."""
+    part = read(RankNmp, "recnmp" if cached else "recnmp_base")
+    return part.model_copy(
+        update={"dimms": max(1, ranks // 2), "ranks_per_dimm": min(2, ranks), "poolings_per_packet": packet,
+                "page_colouring": coloured}
+    )  # fmt: skip
+
+
+def lookups(row_bytes: int = ROW_BYTES, **more: Any) -> PooledLookups:
+    return PooledLookups(POOLINGS, POOLING, row_bytes // 4, **more)
+
+
+def speedup(part: NmpUnit, work: PooledLookups | None = None, **more: Any) -> float:
+    """Host over unit for the same lookups."""
+    work = work or lookups()
+    return float(host_time(work, channel()) / part.serve(work, channel(), **more).time.total)
+
+
+def hit_rate(step: str, capacity: float) -> float:
+    """Of a step of the ladder: its hit rate at 1 MB, scaled to other sizes as the complete one (Fig. 15b) scales."""
+    curve = float(np.interp(np.log2(capacity), np.log2(SIZES), HITS_15B))
+    return HITS_12[step] / HITS_12["+ profiling"] * curve if step != "+ profiling" else curve
+
+
+@cache
+def hot_share(rows: int = 1_000_000, draws: int = 256 * POOLING) -> float:
+    """Share of lookups that profiling sends to the cache: those of rows seen twice or more, under the Zipf law whose
+    ideal hit rate is the paper's."""
+    from scipy.optimize import brentq
+
+    def miss(alpha: float) -> float:
+        unique = Zipf(alpha=alpha).expected_unique(np.array(rows), np.array(draws))
+        return float(1.0 - unique / draws - IDEAL_HITS)
+
+    return float(reused_share(Zipf(alpha=brentq(miss, 0.1, 2.0)), np.array(rows), np.array(draws)))
+
+
+# --- what is reproduced -----------------------------------------------------------------------------------------
+
+
+def rank_parallelism() -> Iterator[Row]:
+    for (ranks, packet), published in SPEEDUP.items():
+        yield Row("speedup", f"{ranks} ranks, {packet} poolings", speedup(unit(ranks, packet)), published, FIG_14A)
+    for ranks, published in COLOURED.items():
+        yield Row("speedup", f"{ranks} ranks, coloured", speedup(unit(ranks, 1, coloured=True)), published, FIG_14A)
+
+
+def optimised(step: str, ranks: int = 8, capacity: float | None = None) -> float:
+    """Speedup at a step of the ladder. With fewer ranks each cache serves more rows, so
+    its hit rate is that of a smaller cache on the paper's eight ranks."""
+    part = unit(ranks, cached=step != "base")
+    if part.cache is not None and capacity is not None:
+        part = part.model_copy(update={"cache": part.cache.model_copy(update={"capacity": capacity})})
+    share = hot_share() if step == "+ profiling" else 1.0
+    return speedup(part, hit_rate=lambda size: hit_rate(step, float(size) * ranks / 8), cached_share=share)
+
+
+def ladder() -> Iterator[Row]:
+    for step, published in LADDER.items():
+        yield Row("ladder", step, optimised(step), published, FIG_15A)
+
+
+def cache_sizes() -> Iterator[Row]:
+    for size, published in zip(SIZES, CACHE_SPEEDUP, strict=True):
+        name = f"RankCache {size // 1024} KB"
+        yield Row("cache size", name, optimised("+ profiling", capacity=size), published, FIG_15B)
+
+
+def end_to_end() -> Iterator[Row]:
+    """Amdahl's law with the host's profile: 1 / (sums / S + the rest), the rest as on the host and as relieved."""
+    for model, by_ranks in END_TO_END.items():
+        sums, dense, others = HOST_PROFILE[model]
+        for ranks, published in by_ranks.items():
+            faster = optimised("+ profiling", ranks)
+            total = sums + dense + others
+            name = f"{model}, {ranks} ranks"
+            yield Row("end to end", name, total / (sums / faster + sum(RELIEVED[model])), published, FIG_18A,
+                      "other layers as measured once sums have left the caches")  # fmt: skip
+            yield Row("end to end, host's rest", name, total / (sums / faster + dense + others), published, FIG_18A,
+                      "other layers as on the host")  # fmt: skip
+
+
+def commands() -> Iterator[Row]:
+    instruction = unit(8).instruction
+    where = f"{PAPER}, section III and Fig. 8(d)"
+    yield Row("commands", "share of C/A, 64 B", float(command_share(channel(), 1.0)), 0.75, where)
+    yield Row("commands", "instruction bits", instruction.bits, 79, where)
+    yield Row("commands", "ranks fed, 64 B", float(ranks_fed(channel(), instruction, 1.0)), 8, where)
+    yield Row("commands", "poolings a packet at most", instruction.tags, 16, where)
+
+
+def energy() -> Iterator[Row]:
+    """Saving of memory energy, by what is counted. The paper does not give its accounting."""
+    where = f"{PAPER}, abstract"
+    for row_bytes in (64, 128):
+        work = lookups(row_bytes)
+        host = float(sum(host_energy(work, channel()).values()))
+        plain = unit(8).serve(work, channel())
+        cached = unit(8, cached=True).serve(work, channel(), hit_rate=HITS_15B[4], cached_share=hot_share())
+        cases = {
+            "all parts": plain.total_energy,
+            "without wires of instructions": plain.total_energy - plain.energy["instructions"],
+            "all parts, with RankCache": cached.total_energy,
+        }
+        for name, used in cases.items():
+            first = row_bytes == 64 and name == "all parts"
+            saving = 1.0 - float(used) / host
+            yield Row("energy saving", f"{row_bytes} B, {name}", saving, ENERGY_SAVING if first else None, where)
+
+
+def host_threads() -> Iterator[Row]:
+    host = read(HostGather, "skylake_gather")
+    for threads, published in THREADS.items():
+        note = "sharpness is fitted on 4 threads and more"
+        yield Row("host GB/s", f"{threads} threads", float(host.bandwidth(threads)) / 1e9, published,
+                  f"{PAPER}, Fig. 6, batch 256", note)  # fmt: skip
+
+
+def registers() -> Iterator[Row]:
+    """The formula of rank loads against the simulator, by rows in flight on a rank."""
+    for ranks in (2, 4, 8):
+        for packet in (1, 8):
+            part = unit(ranks, packet)
+            formula = speedup(part)
+            for depth in (4, 8, 16, 64):
+                run = simulate_packets(part, channel(), lookups(), registers=depth)
+                name = f"{ranks} ranks, {packet} poolings, {depth} registers"
+                yield Row("simulated", name, run.speedup, None, "", f"formula {formula:.2f}")
+
+
+def alternatives() -> Iterator[Row]:
+    for name, cls in (("tensordimm", ColumnNmp), ("chameleon_like", DimmNmp)):
+        for row_bytes in (64, 128, 256):
+            part = read(cls, name)
+            yield Row("alternative", f"{part.name}, {row_bytes} B", speedup(part, lookups(row_bytes)))
+    for row_bytes in (64, 128, 256):
+        yield Row("alternative", f"RecNMP-base, {row_bytes} B", speedup(unit(8), lookups(row_bytes)))
+    small = PooledLookups(POOLINGS, POOLING, 32, element_bytes=1.0, row_overhead=8.0)
+    yield Row("alternative", "RecNMP-base, 32 numbers in 8 bits (40 B)", speedup(unit(8), small))
+
+
+STUDIES = (
+    rank_parallelism, ladder, cache_sizes, end_to_end, commands, energy, host_threads, registers, alternatives,
+)  # fmt: skip
+
+
+def rows() -> list[Row]:
+    """Everything, in order."""
+    return [row for study in STUDIES for row in study()]
+
+
+# --- output -----------------------------------------------------------------------------------------------------
+
+
+def table(found: list[Row]) -> str:
+    lines = []
+    for target in dict.fromkeys(row.target for row in found):
+        here = [row for row in found if row.target == target]
+        errors = [row.error for row in here if row.error is not None]
+        mean = f"   mean |error| {np.mean(np.abs(errors)):.1%}, largest {max(errors, key=abs):+.1%}" if errors else ""
+        lines.append(f"\n{target}{mean}")
+        for row in here:
+            published = "" if row.published is None else f"{row.published:9.3f}"
+            error = "" if row.error is None else f"{row.error:+8.1%}"
+            lines.append(f"  {row.case:44s}{row.predicted:9.3f}{published:>10s}{error:>9s}  {row.note}")
+    return "\n".join([f"{'':46s}predicted published    error", *lines])
+
+
+def page(found: list[Row]) -> str:
+    """One HTML page: a plot of predicted and published bars per target."""
+    from plotly import graph_objects as go
+    from plotly.io import to_html
+
+    parts = ["<!doctype html><meta charset='utf-8'><title>RecNMP</title><h1>RecNMP: predicted and published</h1>"]
+    for index, target in enumerate(dict.fromkeys(row.target for row in found)):
+        here = [row for row in found if row.target == target]
+        cases = [row.case for row in here]
+        figure = go.Figure(layout={"title": target, "barmode": "group"})
+        figure.add_bar(x=cases, y=[row.predicted for row in here], name="predicted")
+        if any(row.published is not None for row in here):
+            figure.add_bar(x=cases, y=[row.published for row in here], name="published")
+        parts.append(to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"figure{index}"))
+    return "\n".join(parts)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=Path("recnmp.html"), help="the page to write")
+    chosen = parser.parse_args(arguments)
+    found = rows()
+    print(table(found))
+    chosen.output.write_text(page(found), encoding="utf-8")
+    print(f"\nfigures in {chosen.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The RecNMP study: how far its predictions are from the published figures. Figures and sources stand in the study."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+FILE = Path(__file__).parents[2] / "studies" / "recnmp.py"
+
+
+@pytest.fixture(scope="module")
+def study() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("recnmp", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["recnmp"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def errors(rows: list) -> list[float]:
+    return [abs(row.error) for row in rows]
+
+
+def test_speedups_by_ranks_and_packets(study: ModuleType) -> None:
+    """12 bars and 3 coloured ones; the worst is one pooling a packet on 8 ranks, where the simulator is low."""
+    found = errors(list(study.rank_parallelism()))
+    assert len(found) == 15
+    assert np.mean(found) < 0.04
+    assert max(found) < 0.12
+
+
+def test_the_ladder_of_optimisations(study: ModuleType) -> None:
+    rows = list(study.ladder())
+    assert max(errors(rows)) < 0.06
+    assert [row.predicted for row in rows] == sorted(row.predicted for row in rows)
+
+
+def test_128_kb_is_the_best_cache(study: ModuleType) -> None:
+    rows = list(study.cache_sizes())
+    assert max(rows, key=lambda row: row.predicted).case == "RankCache 128 KB"
+    assert max(errors(rows)) < 0.09
+
+
+def test_end_to_end(study: ModuleType) -> None:
+    """All come out high, two ranks most."""
+    rows = [row for row in study.end_to_end() if row.target == "end to end"]
+    assert len(rows) == 12
+    assert np.mean(errors(rows)) < 0.06
+    assert max(errors(rows)) < 0.09
+    assert max(error for row, error in zip(rows, errors(rows), strict=True) if row.case.endswith("8 ranks")) < 0.05
+
+
+def test_commands_and_energy(study: ModuleType) -> None:
+    assert max(errors(list(study.commands()))) == 0
+    savings = [row.predicted for row in study.energy()]
+    assert savings[0] == pytest.approx(study.ENERGY_SAVING, abs=0.02)
+    assert (min(savings), max(savings)) == pytest.approx((0.45, 0.71), abs=0.01)
+
+
+def test_the_hosts_curve(study: ModuleType) -> None:
+    assert np.mean(errors(list(study.host_threads()))) < 0.05
+
+
+def test_every_published_figure_names_its_source(study: ModuleType) -> None:
+    quick = [f for f in study.STUDIES if f.__name__ != "registers"]
+    rows = [row for part in quick for row in part()]
+    assert all("RecNMP" in row.source for row in rows if row.published is not None)
+
+
+def test_it_prints_and_draws_everything(study: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert study.main(["-o", str(tmp_path / "page.html")]) == 0
+    printed = capsys.readouterr().out
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "page colouring" not in printed
+    for target in ("speedup", "ladder", "cache size", "end to end", "commands", "energy saving", "simulated"):
+        assert f"\n{target}" in printed
+        assert f'"text":"{target}"' in page
