@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ import numpy as np
 from archmodel import catalogue, source
 from archmodel.components.base import Component
 from archmodel.memory.access import Zipf
+from archmodel.memory.compiled import available
 from archmodel.memory.dram.channel import DramChannel
 from archmodel.memory.nmp import ColumnNmp, DimmNmp, HostGather, NmpUnit, PooledLookups, RankNmp
 from archmodel.memory.nmp.instruction import command_share, ranks_fed
@@ -235,13 +236,14 @@ def host_threads() -> Iterator[Row]:
 
 
 def registers() -> Iterator[Row]:
-    """The formula of rank loads against the simulator, by rows in flight on a rank."""
+    """The formula of rank loads against the simulator, by rows in flight on a rank (fewer poolings without numba)."""
+    work = lookups() if available() else replace(lookups(), poolings=POOLINGS // 10 // 8 * 8)
     for ranks in (2, 4, 8):
         for packet in (1, 8):
             part = unit(ranks, packet)
             formula = speedup(part)
             for depth in (4, 8, 16, 64):
-                run = simulate_packets(part, channel(), lookups(), registers=depth)
+                run = simulate_packets(part, channel(), work, registers=depth)
                 name = f"{ranks} ranks, {packet} poolings, {depth} registers"
                 yield Row("simulated", name, run.speedup, None, "", f"formula {formula:.2f}")
 
