@@ -103,9 +103,14 @@ def _entry(folder: Path, path: Path) -> Entry:
 
 
 def _inherited(said: dict[str, str], path: Path) -> str:
-    """The source of the file that this one starts from, when it names none itself."""
-    base = path.parent / said["use"] if "use" in said else path
-    return _head(base).get("source", "") if base != path and base.is_file() else ""
+    """The source of the file that this one starts from, or of the one that that starts from, when it names none."""
+    seen = {path}
+    while "use" in said and (path := path.parent / said["use"]) not in seen and path.is_file():
+        seen.add(path)
+        said = _head(path)
+        if "source" in said:
+            return said["source"]
+    return ""
 
 
 def _head(path: Path) -> dict[str, str]:

@@ -121,7 +121,7 @@ TENSOR_FLOPS = {
 """fp16 operations per cycle of one SM: multiply-adds of its tensor cores (P100: of its cores) times two."""
 
 
-@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", [name for name in GPUS if name != "npu_120t"])  # no silicon: a paper's assumption
 def test_peaks_follow_from_cores_and_clock(name: str, device: Load) -> None:
     """A sparse rate, or one of another model, would be off by a factor."""
     gpu = device(name)
