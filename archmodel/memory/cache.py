@@ -175,13 +175,16 @@ def _ideal(popularity: Popularity, size: Array, draws: Num | None, top: Callable
 def _after_filling(popularity: Popularity, filled: Array, steady: Array, draws: Num | None) -> Array:
     """From empty, every distinct row misses once until the cache is full after `filled` draws:
 
-    misses(n) = unique(min(n, filled)) + (n - filled) (1 - h)
+    misses(n) = max(unique(min(n, filled)) + (n - filled) (1 - h), unique(n))
+
+    since in any cache the first access to a row misses.
     """
     if draws is None:
         return steady
     n = np.asarray(draws, dtype=np.float64)
     first = np.minimum(n, filled)
     misses = popularity.unique(first) + np.maximum(n - first, 0.0) * (1.0 - steady)
+    misses = np.maximum(misses, popularity.unique(n))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(n > 0, 1.0 - misses / n, 0.0)
 
@@ -226,6 +229,7 @@ def _lfu(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         time = np.exp(np.log(np.maximum(filled, 1e-9)) + span * (node + 1) / 2)
         misses = misses + weight / 2 * span * time * (1.0 - _most_counted(popularity, size, time))
+    misses = np.maximum(misses, popularity.unique(n))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(n > 0, 1.0 - misses / n, 0.0)
 
