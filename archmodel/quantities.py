@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction as Rational
 from functools import lru_cache
@@ -242,10 +245,24 @@ def _meant(name: str) -> str:
     return f"; did you mean {close}?" if close else ""
 
 
+@contextmanager
+def _not_imported(*names: str) -> Iterator[None]:
+    """Meanwhile, packages that nobody has imported yet look absent: pint imports its optional companions where they are
+    installed, dask alone for 0.1 s, to wrap types that we never give it."""
+    absent = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
 @lru_cache(maxsize=1)
 def _registry() -> UnitRegistry[Any]:
     """pint with `units.txt` and nothing else; built when the first unit is read."""
-    from pint import UnitRegistry
+    with _not_imported("babel", "dask", "uncertainties", "xarray"):
+        from pint import UnitRegistry
 
     with resources.as_file(resources.files("archmodel") / "units.txt") as path:
         return UnitRegistry(str(path), non_int_type=Rational, on_redefinition="raise", cache_folder=None)

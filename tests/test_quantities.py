@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 from importlib import resources
 from typing import Annotated
 
@@ -309,3 +311,10 @@ def test_element_types():
     assert set(q.DTYPES) == set(q.Dtype.__args__)
     with pytest.raises(QuantityError, match="known: fp64"):
         q.itemsize("fp33")
+
+
+def test_units_leave_other_packages_alone() -> None:
+    read = "import sys; from archmodel.quantities import parse; parse('3 GB', 'bytes'); print('dask' in sys.modules)"
+    code = f"{read}; import dask"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
