@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
@@ -70,9 +71,11 @@ class Family(Generic[T]):
 
     registry: ClassVar[dict[str, Family[Any]]] = {}
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, homes: Mapping[str, str] | None = None) -> None:
+        """`homes`: modules of kinds that are imported when a design first asks for them, by kind."""
         self.name = name
         self._kinds: dict[str, type[T]] = {}
+        self._homes = dict(homes or {})
         Family.registry[name] = self
 
     def register(self, cls: type[T]) -> type[T]:
@@ -89,10 +92,14 @@ class Family(Generic[T]):
     def kinds(self) -> dict[str, type[T]]:
         """Every kind, by name, those of other packages included."""
         load_plugins()
+        for module in self._homes.values():
+            import_module(module)
         return dict(sorted(self._kinds.items()))
 
     def resolve(self, kind: object) -> type[T]:
         """The class of a kind; `UnknownKindError` lists what there is and names the nearest."""
+        if isinstance(kind, str) and kind in self._homes:
+            import_module(self._homes[kind])
         if isinstance(kind, str) and kind in self._kinds:
             return self._kinds[kind]
         known = self.kinds()
