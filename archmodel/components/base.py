@@ -232,6 +232,15 @@ def fields(cls: type[BaseModel]) -> tuple[FieldRow, ...]:
     return tuple(_row(name, info) for name, info in cls.model_fields.items())
 
 
+@lru_cache(maxsize=512)
+def dimensions(cls: type[BaseModel]) -> Mapping[str, str | None]:
+    """The dimension of every declared field of a class, by name; None for what is no quantity."""
+    return {
+        name: next((m.dimension for m in _marks(info) if isinstance(m, Quantity)), None)
+        for name, info in cls.model_fields.items()
+    }
+
+
 def _row(name: str, info: FieldInfo) -> FieldRow:
     marks = tuple(_marks(info))
     quantity = next((mark for mark in marks if isinstance(mark, Quantity)), None)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from pydantic import BaseModel
 
-from archmodel.components.base import fields
+from archmodel.components.base import dimensions
 from archmodel.quantities import Num
 
 C = TypeVar("C", bound=BaseModel)
@@ -17,18 +17,18 @@ KNOBS = ("bandwidth", "flop_rate", "hertz", "transfer_rate", "seconds")
 
 def rates(part: BaseModel, path: str = "") -> Iterator[tuple[str, Num]]:
     """(path, value) of every bandwidth, compute rate and time below `part`, zeros left out."""
-    for row in fields(type(part)):
-        value = getattr(part, row.name, None)
-        here = f"{path}.{row.name}" if path else row.name
+    for name, dimension in dimensions(type(part)).items():
+        value = getattr(part, name, None)
+        here = f"{path}.{name}" if path else name
         if isinstance(value, BaseModel):
             yield from rates(value, here)
         elif isinstance(value, dict):
             for key, item in value.items():
                 if isinstance(item, BaseModel):
                     yield from rates(item, f"{here}.{key}")
-                elif row.dimension in KNOBS and np.any(item):
+                elif dimension in KNOBS and np.any(item):
                     yield f"{here}.{key}", item
-        elif row.dimension in KNOBS and isinstance(value, int | float | np.ndarray) and np.any(value):
+        elif dimension in KNOBS and isinstance(value, int | float | np.ndarray) and np.any(value):
             yield here, value
 
 
