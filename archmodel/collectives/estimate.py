@@ -80,6 +80,8 @@ def estimate(
         return _pairs(topology, kind, algorithm, pair_bytes, groups, fidelity, scale)
     request = _request(topology, kind, per_rank_input_bytes, blocks, groups, scale)
     if fidelity == "link_load":
+        if request.blocks is not None and np.ptp(request.blocks, axis=-1).any():
+            raise CollectiveError("link_load prices equal blocks; unequal ones take fidelity protocol or alpha_beta")
         from archmodel.collectives.link_load import price_link_load
 
         return price_link_load(topology, kind, algorithm, request.full_bytes, groups, chunks)

@@ -5,7 +5,7 @@ The same lowering serves both, so the executor's counts on a concrete batch can 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -130,11 +130,11 @@ class Observed:
     def unique(self, placement: Placement, blocks: Blocks) -> Array:
         return self._each(placement, blocks, lambda ids: len(np.unique(ids)))
 
-    def _each(self, placement: Placement, blocks: Blocks, count: object) -> Array:
+    def _each(self, placement: Placement, blocks: Blocks, count: Callable[[IntArray], int]) -> Array:
         result = np.zeros(blocks.start.shape)
         for s, m in np.ndindex(*blocks.start.shape):
             ids, inside = self._inside(placement, blocks, s, m)
-            result[s, m] = count(ids[inside])  # type: ignore[operator]
+            result[s, m] = count(ids[inside])
         return result
 
     def local_indices(self, placement: Placement, shards: IntArray) -> Array:
@@ -143,12 +143,12 @@ class Observed:
     def local_unique(self, placement: Placement, shards: IntArray) -> Array:
         return self._local(placement, shards, lambda ids: len(np.unique(ids)))
 
-    def _local(self, placement: Placement, shards: IntArray, count: object) -> Array:
+    def _local(self, placement: Placement, shards: IntArray, count: Callable[[IntArray], int]) -> Array:
         ranks = placement.layout.ranks
         result = np.zeros((ranks, len(shards)))
         for r, i in np.ndindex(ranks, len(shards)):
             t = int(placement.table[shards[i]])
-            result[r, i] = count(self.batch.ids[t][self.batch.rank_of_id[t] == r])  # type: ignore[operator]
+            result[r, i] = count(self.batch.ids[t][self.batch.rank_of_id[t] == r])
         return result
 
     def sample_indices(self) -> Array:

@@ -383,3 +383,11 @@ def test_65_536_ranks_without_pairs() -> None:
 def test_ideal_ends_cost_nothing() -> None:
     assert IDEAL.floor(1.5) == 1.5
     assert Endpoint(tick=1e-9).floor(1.9e-9) == pytest.approx(1e-9)
+
+
+def test_unequal_blocks_are_refused() -> None:
+    topology = build_topology(Switch(bandwidth=1e11), ranks_per_node=4)
+    equal = estimate(topology, "all_reduce", "ring", blocks=np.full(4, 1e6), fidelity="link_load")
+    assert equal.time == estimate(topology, "all_reduce", "ring", per_rank_input_bytes=4e6, fidelity="link_load").time
+    with pytest.raises(CollectiveError, match="equal blocks"):
+        estimate(topology, "all_reduce", "ring", blocks=np.array([1e6, 1e6, 1e6, 2e6]), fidelity="link_load")
