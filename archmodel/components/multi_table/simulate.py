@@ -1,9 +1,10 @@
 """A set of tables through one fused forward kernel, the sort of its lookups, and one fused backward-and-update kernel.
 
-The shape of the kernels is fbgemm_gpu's: a warp for every bag, blocks of 512 threads, blocks in order of table and then of
-bag (b_t = t B + b); the update sorts all lookups by table and row, and a warp adds up the gradients of one row (of 32
-lookups at most), reads the row and writes it back. Simplified: rounds of a block go together, an L2 cache of whole rows
-with exact LRU, no L1 cache, one queue for all of HBM, and both kernels start with an empty cache (AutoShard flushes it).
+The shape of the kernels is fbgemm_gpu's: a warp for every bag, blocks of 512 threads, blocks in order of table and then
+of bag (b_t = t B + b); the update sorts all lookups by table and row, and a warp adds up the gradients of one row (of
+32 lookups at most), reads the row and writes it back. Simplified: rounds of a block go together, an L2 cache of whole
+rows with exact LRU, no L1 cache, one queue for all of HBM, and both kernels start with an empty cache (as AutoShard's
+benchmark flushes it). Nothing here is fitted to a measured kernel.
 """
 
 from __future__ import annotations
