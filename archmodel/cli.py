@@ -299,13 +299,17 @@ def plan(
     try:
         with plans.progress("s" if cost == "own" else "ms", quiet=as_json) as tell:
             if cost == "learned":
-                if tasks is None or task is None or model is None or design is not None:
-                    fail("--cost learned plans a task: give --model, --tasks FILE and --task NAME, and no design")
-                if constraints is not None or min_partition is not None:
+                if model is None or (design is None) == (tasks is None or task is None):
+                    fail("--cost learned needs --model FILE, and a design file or --tasks FILE with --task NAME")
+                if constraints is not None or min_partition is not None or (design is not None and planner != "search"):
                     fail("--cost learned places whole tables; it takes no --constraints and no --min-partition")
-                from archmodel.interop.learned import plan_learned
+                from archmodel.interop import learned
 
-                answer = plan_learned(tasks, task, model, planner, seconds, seed, tell)
+                if tasks is not None and task is not None:
+                    answer = learned.plan_learned(tasks, task, model, planner, seconds, seed, tell)
+                elif design is not None:
+                    loaded = _load(design, sets, root)
+                    answer = learned.plan_design_learned(loaded, model, seconds, seed, tell)
             elif cost == "torchrec":
                 if tasks is None or task is None or design is not None:
                     fail("--cost torchrec plans a task: give --tasks FILE and --task NAME, and no design")

@@ -36,6 +36,8 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
 
 
+_NEAR = 0.05
+"""Of the range of a feature; what lies this near outside it counts as inside."""
 PARAMETERS = ("A1", "a1", "A2", "a2", "W", "b", "u", "v", "c")
 NOT_NEGATIVE = ("W", "u", "v", "c")
 
@@ -90,9 +92,10 @@ class SetCost:
         return _SAFE * max(spread, float(self.of(parts).max()))
 
     def outside(self, tables: TableFeatures) -> list[str]:
-        """Tables with a feature below or above those of all tables fitted: there the cost is extrapolated."""
+        """Tables with a feature outside those of all tables fitted by more than a twentieth of their range: there the
+        cost is extrapolated."""
         x = tables.matrix
-        slack = 1e-9 * np.maximum(np.abs(self.low), np.abs(self.high))
+        slack = _NEAR * (self.high - self.low) + 1e-9
         out = ((x < self.low - slack) | (x > self.high + slack)).any(1)
         return [tables.names[t] for t in np.flatnonzero(out).tolist()]
 
