@@ -299,7 +299,7 @@ def plan(
     try:
         with plans.progress("s" if cost == "own" else "ms", quiet=as_json) as tell:
             if cost == "learned":
-                if model is None or (design is None) == (tasks is None or task is None):
+                if model is None or (design is None) == (tasks is None) or (tasks is None) != (task is None):
                     fail("--cost learned needs --model FILE, and a design file or --tasks FILE with --task NAME")
                 if constraints is not None or min_partition is not None or (design is not None and planner != "search"):
                     fail("--cost learned places whole tables; it takes no --constraints and no --min-partition")
@@ -311,7 +311,7 @@ def plan(
                     loaded = _load(design, sets, root)
                     answer = learned.plan_design_learned(loaded, model, seconds, seed, tell)
             elif cost == "torchrec":
-                if tasks is None or task is None or design is not None:
+                if tasks is None or task is None or design is not None or model is not None:
                     fail("--cost torchrec plans a task: give --tasks FILE and --task NAME, and no design")
                 from archmodel.interop.run import plan_task
 

@@ -20,9 +20,11 @@ Price = Callable[[Array], Array]
 """Seconds of sets from their sums of parts, (..., K) to (...)."""
 Progress = Callable[[float, float, float], None]
 
-_KICKS = 64
+_KICKS = 128
 _KICK_WORK = 4e6
 """Kicks without a budget, times the tables, squared over ranks: at most this."""
+_ATTEMPTS = 8
+"""Kicks that do not fit, for each that does, before the search ends."""
 _MOVED = 3
 """Tables that a kick moves at most, from the slowest rank and from another one each."""
 _LESS = 1.0 - 1e-12
@@ -126,8 +128,16 @@ class _State:
             self.settle(slowest, rank)
 
     def kick(self, rng: np.random.Generator) -> bool:
-        """Moves a few tables of the slowest rank and of another to random ranks; False where that does not fit."""
+        """Moves a few tables of the slowest rank and of another to random ranks, or exchanges a few tables with any
+        others; False where that does not fit."""
         slowest = int(self.cost.argmax())
+        if rng.random() < 0.5:
+            pairs = rng.integers(len(self.home), size=(int(rng.integers(1, _MOVED + 1)), 2))
+            pairs[0, 0] = rng.choice(np.flatnonzero(self.home == slowest))
+            for a, b in pairs.tolist():
+                self.home[a], self.home[b] = self.home[b], self.home[a]
+            self.settle(*range(len(self.limits)))
+            return bool((self.held <= self.limits).all())
         other = int(rng.integers(len(self.limits)))
         touched = {slowest, other}
         for rank in (slowest, other):
@@ -202,11 +212,13 @@ def search(
         rng = np.random.default_rng(seed)
         work = max(len(parts) ** 2 / len(limits), 1.0)
         kicks = int(min(_KICKS, max(_KICK_WORK / work, 1.0))) if budget is None else 10**9
-        for _ in range(kicks if len(limits) > 1 else 0):
-            if time.perf_counter() > deadline or best.value <= bound:
+        done = 0
+        for _ in range(_ATTEMPTS * kicks if len(limits) > 1 else 0):
+            if done >= kicks or time.perf_counter() > deadline or best.value <= bound:
                 break
             state = best.copy()
             if state.kick(rng):
+                done += 1
                 state.improve(deadline)
                 keep(state)
     except KeyboardInterrupt:
