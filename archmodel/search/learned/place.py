@@ -21,8 +21,10 @@ Price = Callable[[Array], Array]
 Progress = Callable[[float, float, float], None]
 
 _KICKS = 128
-_KICK_WORK = 4e6
+_KICK_WORK = 4e5
 """Kicks without a budget, times the tables, squared over ranks: at most this."""
+_CLOSE = 5e-4
+"""A value so near its bound is not worked on."""
 _ATTEMPTS = 8
 """Kicks that do not fit, for each that does, before the search ends."""
 _MOVED = 3
@@ -205,6 +207,8 @@ def search(
     try:
         for state in _starts(parts, price, memory, limits, starts):
             keep(state.copy())
+            if best is not None and best.value <= bound * (1.0 + _CLOSE):
+                break
             state.improve(deadline)
             keep(state)
         if best is None:
@@ -214,7 +218,7 @@ def search(
         kicks = int(min(_KICKS, max(_KICK_WORK / work, 1.0))) if budget is None else 10**9
         done = 0
         for _ in range(_ATTEMPTS * kicks if len(limits) > 1 else 0):
-            if done >= kicks or time.perf_counter() > deadline or best.value <= bound:
+            if done >= kicks or time.perf_counter() > deadline or best.value <= bound * (1.0 + _CLOSE):
                 break
             state = best.copy()
             if state.kick(rng):
