@@ -70,7 +70,9 @@ def in_chunks(kind: str, axes: tuple[Dimension, ...], buffer: Num, chunk: Num | 
 
     def phases(k: Num) -> list[Phase]:
         return [
-            Phase(whole.steps[d.name] * np.asarray(d.latency), whole.sent[d.name] / k / np.asarray(d.both_ways_bandwidth))
+            Phase(
+                whole.steps[d.name] * np.asarray(d.latency), whole.sent[d.name] / k / np.asarray(d.both_ways_bandwidth)
+            )
             for d in axes
         ]
 

@@ -45,7 +45,9 @@ class ListedModel(Model):
 
     def __post_init__(self) -> None:
         if not isinstance(self.workload, Layered):
-            raise ExecutionError(f"there is no list of layers in workloads of kind {getattr(self.workload, 'kind', '?')}")
+            raise ExecutionError(
+                f"there is no list of layers in workloads of kind {getattr(self.workload, 'kind', '?')}"
+            )
         self._moments = {}
 
     def predict(self, batch: Inputs) -> Matrix:
@@ -133,7 +135,7 @@ class ListedModel(Model):
         y = np.zeros((len(flat), rows, columns, layer.out_channels))
         for u in range(k):
             for v in range(k):
-                y += np.einsum("bijc,oc->bijo", x[window(u, v)], w[:, u, v])
+                y += np.tensordot(x[window(u, v)], w[:, u, v], axes=(3, 1))
         if layer.bias:
             y += self.dense[f"{name}.bias"]
         passed.tensors[name] = y.reshape(len(flat), layer.positions, -1)
@@ -143,8 +145,8 @@ class ListedModel(Model):
             dw, dx = np.zeros_like(w), np.zeros_like(x)
             for u in range(k):
                 for v in range(k):
-                    dw[:, u, v] = np.einsum("bijo,bijc->oc", d, x[window(u, v)])
-                    dx[window(u, v)] += np.einsum("bijo,oc->bijc", d, w[:, u, v])
+                    dw[:, u, v] = np.tensordot(d, x[window(u, v)], axes=((0, 1, 2), (0, 1, 2)))
+                    dx[window(u, v)] += np.tensordot(d, w[:, u, v], axes=(3, 0))
             grads[f"{name}.weight"] = dw.reshape(layer.out_channels, -1)
             if layer.bias:
                 grads[f"{name}.bias"] = d.sum(axis=(0, 1, 2))
@@ -229,9 +231,7 @@ class ListedModel(Model):
 # --- tensors brought to size ------------------------------------------------------------------------------------------
 
 
-def _taken(
-    names: Sequence[str], places: int, channels: int, passed: _Pass
-) -> tuple[Matrix, Callable[[Matrix], None]]:
+def _taken(names: Sequence[str], places: int, channels: int, passed: _Pass) -> tuple[Matrix, Callable[[Matrix], None]]:
     """What a layer takes of some tensors, (B, places, channels), as P x M for matrices P and M that are written out."""
     passed.taken.update(names)
     values = [passed.tensors[name] for name in names]
@@ -250,14 +250,13 @@ def _taken(
         whole_columns = _channels(sum(widths), channels)
         starts = np.cumsum([0, *widths])
         columns = [whole_columns[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
-    taken = sum(
-        (np.einsum("qp,bpc,cd->bqd", r, x, m, optimize=True) for r, x, m in zip(rows, values, columns, strict=True)),
-        np.zeros((len(values[0]), places, channels)),
-    )
+    taken = np.zeros((len(values[0]), places, channels))
+    for r, x, m in zip(rows, values, columns, strict=True):
+        taken += np.matmul(np.matmul(r, x), m)
 
     def pull(dx: Matrix) -> None:
         for name, r, m in zip(names, rows, columns, strict=True):
-            passed.add(name, np.einsum("qp,bqd,cd->bpc", r, dx, m, optimize=True))
+            passed.add(name, np.matmul(np.matmul(r.T, dx), m.T))
 
     return taken, pull
 
@@ -287,4 +286,3 @@ def _places(have: int, need: int) -> Matrix:
             block = place * need // have
         found[block, place] = 1.0
     return np.asarray(found / found.sum(axis=1, keepdims=True))
-

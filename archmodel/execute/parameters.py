@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from archmodel.quantities import Array
-from archmodel.workloads.layers import Linear, Listed, LowRankCross, Lstm
+from archmodel.workloads.layers import Attention, Linear, Listed, LowRankCross, Lstm
 from archmodel.workloads.recommendation import Workload
 
 _TABLE, _DENSE = 4, 5
@@ -55,8 +55,9 @@ def shapes(workload: Workload) -> dict[str, tuple[int, ...]]:
     return result
 
 
-RECURRENT_SCALE = 3.0
-"""Scale of LSTM weights: their gates have slopes of about a quarter, and stacks of them would pass nothing on."""
+GATED_SCALE = 3.0
+"""Scale of the weights of LSTMs and attention: their gates have slopes of about a quarter, and stacks of them would pass
+nothing on."""
 
 
 def scales(workload: Workload) -> dict[str, float]:
@@ -64,7 +65,7 @@ def scales(workload: Workload) -> dict[str, float]:
     result: dict[str, float] = {}
     for layer in workload.layers():
         if isinstance(layer, Listed):
-            times = RECURRENT_SCALE if isinstance(layer, Lstm) else 1.0
+            times = GATED_SCALE if isinstance(layer, Lstm | Attention) else 1.0
             for part, shape in layer.shapes.items():
                 result[f"{layer.name}.{part}"] = times / np.sqrt(shape[-1]) if part != "bias" else 0.1
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import singledispatch
 
 import numpy as np
@@ -21,6 +21,7 @@ from archmodel.execute.functions import FUNCTIONS, bags_for, route_scope
 from archmodel.execute.listed import operation_of
 from archmodel.execute.machine import Machine, WireMode
 from archmodel.execute.parameters import Parameters, digest, initial
+from archmodel.execute.queue import Queue
 from archmodel.execute.settings import Settings
 from archmodel.execute.traffic import Traffic
 from archmodel.parallel.inputs import HOST_FLOAT, SPARSE_FEATURES, tables_with_lengths
@@ -239,7 +240,7 @@ def run_plan(
     machine.fill(parameters or initial(workload, seed))
     traffic = tuple(Traffic(program.ranks) for _ in batches)
     losses, predictions, embeddings = [], [], []
-    network = Queue(machine, traffic, lifo=train and plan.collective_order == "lifo")
+    network = Queue(machine, traffic, do, lifo=train and plan.collective_order == "lifo")
     prefetch = plan.prefetch_input
     inputs = [op for op in program.ops if op.phase == "input"]
     first_backward = next((i for i, op in enumerate(program.ops) if op.phase == "backward"), len(program.ops))
@@ -277,51 +278,7 @@ def run_plan(
         raise ExecutionError("a message was sent that nobody took")
     parameters = gather(machine)
     order = tuple(network.order)
-    return Execution(
-        np.array(losses), np.stack(predictions), np.concatenate(embeddings), parameters, traffic, order
-    )
-
-
-@dataclass
-class Queue:
-    """The network's queue of all-reduces. In order of issue (fifo) each runs when it is issued. Last in, first out,
-    they wait until an op needs what one of them makes, and the network takes the last issued first until that is done.
-    Counts go to the step that issued a collective."""
-
-    machine: Machine
-    traffic: Sequence[Traffic]
-    lifo: bool
-    waiting: list[tuple[int, Op]] = field(default_factory=list)
-    order: list[tuple[int, str]] = field(default_factory=list)
-
-    def do(self, op: Op, step: int) -> None:
-        """Run or queue an op that `step` issues."""
-        self.settle(op)
-        collective = isinstance(op.work, AllToAll | Collective)
-        if self.lifo and isinstance(op.work, Collective) and op.work.kind == "all_reduce":
-            self.waiting.append((step, op))
-            return
-        if collective:
-            self.order.append((step, op.name))
-        do(op, self.machine)
-
-    def settle(self, op: Op) -> None:
-        """Finish what the op waits for: what it reads or overwrites is reduced."""
-        touched = {*op.reads, *op.writes}
-        while any(touched.intersection(other.writes) for _, other in self.waiting):
-            self._next()
-
-    def drain(self) -> None:
-        """Finish everything."""
-        while self.waiting:
-            self._next()
-
-    def _next(self) -> None:
-        step, op = self.waiting.pop()
-        now, self.machine.traffic = self.machine.traffic, self.traffic[step]
-        self.order.append((step, op.name))
-        do(op, self.machine)
-        self.machine.traffic = now
+    return Execution(np.array(losses), np.stack(predictions), np.concatenate(embeddings), parameters, traffic, order)
 
 
 def _step_late(op: Op, machine: Machine, network: Queue, traffic: Sequence[Traffic], i: int) -> None:

@@ -179,7 +179,7 @@ def _notes(before: Layered, after: Layered, old: Layout, new: Layout, image: int
         notes.append("sizes: " + ", ".join(list(changed_to)[:8]) + (", ..." if len(changed_to) > 8 else ""))
     notes.append(f"layers: all {len(before.layer_list)}, each in full: forward, backward, optimizer")
     notes.append("not run, as the list leaves them out: normalisation, activations, dropout")
-    stand_ins = _brought_to_size(before)
+    stand_ins = _brought_to_size(after)
     if stand_ins:
         notes.append(
             "brought to size by means, repetition or turns, for an op that the list leaves out, before: "
@@ -207,5 +207,3 @@ def _brought_to_size(workload: Layered) -> list[str]:
                 found.append(layer.name)
         shape[layer.name] = layer.out_shape  # type: ignore[union-attr]
     return found
-
-

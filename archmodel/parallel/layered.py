@@ -233,9 +233,7 @@ def _(layer: Attention, e: Emitter, relu_outputs: set[str]) -> None:
             reads = (mine, f"{layer.name}.{part}", *inward.so_far)
             e.op(f"{layer.name}.{part}.input_gradient", "backward", work, reads, inward.names)
         further = e.batch * (_taken(layer, e, which) - places * w)
-        work = Gemm(
-            e.each(w), e.each(w), rows, compute, transpose_a=True, epilogue_reads=further, output_dtype=kept
-        )
+        work = Gemm(e.each(w), e.each(w), rows, compute, transpose_a=True, epilogue_reads=further, output_dtype=kept)
         reads = (mine, *layer.takes[which][0])
         e.op(f"{layer.name}.{part}.weight_gradient", "backward", work, reads, (found[which],))
 

@@ -12,7 +12,15 @@ from __future__ import annotations
 from archmodel.parallel import layered  # noqa: F401  (registers the lowering of listed layers)
 from archmodel.parallel.bottom import around_embeddings, bottom_of, reading_exchanged
 from archmodel.parallel.counts import Counts, Expected
-from archmodel.parallel.dense import GradientBuckets, UpdatesAhead, backward, declare_parameters, forward, gradient, mask
+from archmodel.parallel.dense import (
+    GradientBuckets,
+    UpdatesAhead,
+    backward,
+    declare_parameters,
+    forward,
+    gradient,
+    mask,
+)
 from archmodel.parallel.emit import Emitter
 from archmodel.parallel.inputs import copy_inputs, declare_inputs
 from archmodel.parallel.placement import Placement, split_evenly
