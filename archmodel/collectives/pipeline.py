@@ -15,7 +15,7 @@ state machine for each chunk). By Little's law it takes one in every
 
     x_d = max(b_d / k, T_d / m),        T = (k - 1) max_d x_d + sum_d T_d
 
-so m = 1 is the law above, and for many in flight latencies are paid once: T = sum_d (a_d + b_d / k) + (1 - 1/k) max b_d.
+so m = 1 is the law above, and many in flight pay latencies once: T = sum_d (a_d + b_d / k) + (1 - 1/k) max_d b_d.
 """
 
 from __future__ import annotations

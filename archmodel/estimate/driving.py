@@ -62,8 +62,8 @@ def _links(work: Collective | AllToAll, machine: Machine, endpoint: Endpoint, ax
 
 def in_chunks(kind: str, axes: tuple[Dimension, ...], buffer: Num, chunk: Num | None) -> Breakdown:
     """A collective in ring phases over `axes`, inner to outer, its buffer in chunks of `chunk` bytes (a byte at a time,
-    when left out): `archmodel.collectives.pipeline` with as many chunks in flight as cover all latencies. Rings run both
-    ways round at once."""
+    when left out): `archmodel.collectives.pipeline` with as many chunks in flight as cover all latencies. Rings run
+    both ways round at once."""
     buffer = np.asarray(buffer, dtype=np.float64)
     whole = over_dimensions(kind, buffer, axes)
     count = np.maximum(buffer / (A_BYTE if chunk is None else np.asarray(chunk)), 1.0)

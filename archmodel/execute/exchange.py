@@ -112,10 +112,8 @@ def listed_exchange(machine: Machine, op: Op, layer: Exchange) -> None:
     parts: dict[int, Sequence[Array]] = {}
     for rank in machine.ranks:
         size = parts_of(machine, layer, rank.index)
-        if forward_way:
-            whole = vectors(rank.look(DENSE_INPUT), layer.width).ravel()
-        else:
-            whole = rank.look(op.reads[0]).ravel()
+        mine = vectors(rank.look(DENSE_INPUT), layer.width) if forward_way else rank.look(op.reads[0])
+        whole = mine.ravel()
         parts[rank.index] = [whole[j * size : (j + 1) * size] for j in members]
     dtype = _wire(machine, forward_way)
     messages: Messages = {}

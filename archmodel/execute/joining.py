@@ -25,12 +25,10 @@ def joined(values: Sequence[Array], places: int, channels: int) -> Array:
         return values[0].reshape(-1, places, channels)
     placed = [_to_places(x, places) for x in values]
     if all(x.shape[2] == channels for x in placed):
-        return np.sum(placed, axis=0)
+        return np.asarray(np.sum(placed, axis=0))
     whole = np.concatenate(placed, axis=2)
     source, target = _channels(whole.shape[2], channels)
-    out = np.zeros((len(whole), places, channels))
-    np.add.at(out, (slice(None), slice(None), target), whole[:, :, source])
-    return out
+    return _added(whole, 2, source, target, channels)
 
 
 def parted(gradient: Array, shapes: Sequence[tuple[int, int]]) -> list[Array]:
@@ -43,8 +41,7 @@ def parted(gradient: Array, shapes: Sequence[tuple[int, int]]) -> list[Array]:
     else:
         total = sum(c for _, c in shapes)
         source, target = _channels(total, channels)
-        whole = np.zeros((samples, places, total))
-        np.add.at(whole, (slice(None), slice(None), source), gradient[:, :, target])
+        whole = _added(gradient, 2, target, source, total)
         pieces = np.split(whole, np.cumsum([c for _, c in shapes])[:-1], axis=2)
     return [_from_places(x, p).reshape(samples, -1) for x, (p, _) in zip(pieces, shapes, strict=True)]
 
@@ -72,9 +69,7 @@ def _to_places(x: Array, places: int) -> Array:
     if x.shape[1] == places:
         return x
     source, target = _match(x.shape[1], places)
-    out = np.zeros((len(x), places, x.shape[2]))
-    np.add.at(out, (slice(None), target), x[:, source])
-    return out / np.bincount(target, minlength=places)[None, :, None]
+    return _added(x, 1, source, target, places) / np.bincount(target, minlength=places)[None, :, None]
 
 
 def _from_places(gradient: Array, places: int) -> Array:
@@ -82,6 +77,12 @@ def _from_places(gradient: Array, places: int) -> Array:
         return gradient
     source, target = _match(places, gradient.shape[1])
     shared = gradient / np.bincount(target, minlength=gradient.shape[1])[None, :, None]
-    out = np.zeros((len(gradient), places, gradient.shape[2]))
-    np.add.at(out, (slice(None), source), shared[:, target])
-    return out
+    return _added(shared, 1, target, source, places)
+
+
+def _added(x: Array, axis: int, source: Places, target: Places, size: int) -> Array:
+    """Slices `source` of an axis added up at `target` of one of `size`."""
+    moved = np.moveaxis(x, axis, 0)
+    out = np.zeros((size, *moved.shape[1:]))
+    np.add.at(out, target, moved[source])
+    return np.ascontiguousarray(np.moveaxis(out, 0, axis))

@@ -24,6 +24,8 @@ from archmodel.program import Op
 from archmodel.quantities import Array
 from archmodel.workloads.layers import DENSE_INPUT, Attention, Conv, Exchange, Listed, Lookup, Lstm, shares, unread
 
+Numbers = Array | Counted
+Places = np.ndarray[Any, np.dtype[np.int64]]
 Operation = Callable[[Rank, Any, Op], None]
 OPERATIONS: dict[tuple[type, str], Operation] = {}
 """By kind of layer and the rest of the op's name."""
@@ -98,7 +100,7 @@ def counted_under(rank: Rank, op: str) -> Iterator[None]:
     machine.op, rank.tally = own, tally
 
 
-def upstream(rank: Rank, layer: Listed) -> Counted:
+def upstream(rank: Rank, layer: Listed) -> Numbers:
     """The gradient of a layer's output, read."""
     return rank.operand(f"{layer.output}.gradient")
 
@@ -106,14 +108,14 @@ def upstream(rank: Rank, layer: Listed) -> Counted:
 # --- convolutions and linear layers -------------------------------------------------------------------------------
 
 
-def taps(layer: Conv) -> list[tuple[slice | Array, slice | Array]]:
+def taps(layer: Conv) -> list[tuple[slice | Places, slice | Places]]:
     """For every tap of the kernel, row by row: (places of the output, places of the input that it meets there).
     Outside the image are zeros, (kernel - 1) // 2 places before it."""
     if layer.kernel == 1 and layer.stride == 1:
         return [(slice(None), slice(None))]
     out, stride, edge = round(layer.positions**0.5), layer.stride, (layer.kernel - 1) // 2
     side = out * stride
-    found: list[tuple[slice | Array, slice | Array]] = []
+    found: list[tuple[slice | Places, slice | Places]] = []
     for u in range(layer.kernel):
         for v in range(layer.kernel):
             rows, columns = (np.arange(out) * stride + t - edge for t in (u, v))
@@ -170,17 +172,17 @@ def conv_weight_gradient(rank: Rank, layer: Conv, op: Op) -> None:
 # --- LSTM ---------------------------------------------------------------------------------------------------------
 
 
-def sigmoid(x: Counted) -> Counted:
+def sigmoid(x: Numbers) -> Numbers:
     """1 / (1 + exp(-x)): four operations."""
-    return 1.0 / (1.0 + np.exp(-x))
+    return np.divide(1.0, 1.0 + np.exp(-x))
 
 
-def tanh(x: Counted) -> Counted:
+def tanh(x: Numbers) -> Numbers:
     """1 - 2 / (1 + exp(2 x)): five operations."""
-    return 1.0 - 2.0 / (1.0 + np.exp(2.0 * x))
+    return np.subtract(1.0, 2.0 / (1.0 + np.exp(2.0 * x)))
 
 
-def activations(gates: Counted) -> tuple[Counted, Counted, Counted, Counted]:
+def activations(gates: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Input, forget, candidate, output."""
     i, f, g, o = np.split(gates, 4, axis=-1)
     return sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
@@ -241,7 +243,7 @@ def lstm_backward(rank: Rank, layer: Lstm, op: Op) -> None:
         old = np.zeros((samples, h)) if before is None else states[:, before, d]
         rank.touch(13 * old.size * size)
         i, f, g, o = activations(rank.counting(gates[:, t, d]))
-        through, dy = tanh(rank.counting(states[:, t, d])), rank.counting(dh[:, t, d])
+        through, dy = tanh(rank.counting(states[:, t, d])), np.asanyarray(rank.counting(dh[:, t, d]))
         dc = rank.counting(carried[:, d]) + dy * o * (1.0 - through * through)
         parts = (
             dc * g * i * (1.0 - i),
@@ -269,7 +271,7 @@ def lstm_done(rank: Rank, layer: Lstm, op: Op) -> None:
 @operation(Lstm, "input_gradient")
 def lstm_input_gradient(rank: Rank, layer: Lstm, op: Op) -> None:
     """dx = dgates W."""
-    dgates = rank.operand(f"{layer.name}.gates.gradient")
+    dgates: Numbers = rank.operand(f"{layer.name}.gates.gradient")
     dx = plain(dgates.reshape(len(dgates) * layer.steps, -1) @ rank.operand(f"{layer.name}.input"))
     give(rank, layer, dx.reshape(len(dgates), layer.steps, -1))
 
@@ -277,8 +279,8 @@ def lstm_input_gradient(rank: Rank, layer: Lstm, op: Op) -> None:
 @operation(Lstm, "weight_gradient")
 def lstm_weight_gradient(rank: Rank, layer: Lstm, op: Op) -> None:
     """dW = dgates^T x, db = sum dgates."""
-    x, dgates = taken(rank, layer), rank.operand(f"{layer.name}.gates.gradient")
-    dgates = dgates.reshape(len(x) * layer.steps, -1)
+    x = taken(rank, layer)
+    dgates: Numbers = rank.operand(f"{layer.name}.gates.gradient").reshape(len(x) * layer.steps, -1)
     rank.write(f"{layer.name}.input.gradient", plain(dgates.T @ rank.counting(x.reshape(len(dgates), -1))))
     rank.write(f"{layer.name}.bias.gradient", plain(dgates).sum(0))
 
@@ -333,7 +335,7 @@ for _part in PARTS:
     operation(Attention, f"{_part}.weight_gradient")(_project_weight_gradient)
 
 
-def _pairs(rank: Rank, layer: Attention) -> tuple[Counted, Counted]:
+def _pairs(rank: Rank, layer: Attention) -> tuple[Numbers, Numbers]:
     """tanh(W q_i + U k_j), (samples, queries, keys, width), and v."""
     q, k = (rank.operand(f"{layer.name}.projected_{part}") for part in PARTS)
     sums = q.reshape(-1, layer.queries, 1, layer.width) + k.reshape(-1, 1, layer.keys, layer.width)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
@@ -53,7 +54,8 @@ class ListedModel(Model):
     def predict(self, batch: Inputs) -> Matrix:
         """For every sample the mean of all outputs that no layer takes, (B,)."""
         passed, ends = self._run(batch)
-        return np.concatenate([passed.tensors[e].reshape(len(batch.labels), -1) for e in ends], axis=1).mean(axis=1)
+        outputs = [passed.tensors[e].reshape(len(batch.labels), -1) for e in ends]
+        return np.asarray(np.concatenate(outputs, axis=1).mean(axis=1))
 
     def loss(self, batch: Inputs) -> float:
         """Mean over samples of half the mean square distance of every such output from the label."""
@@ -249,7 +251,7 @@ def _taken(names: Sequence[str], places: int, channels: int, passed: _Pass) -> t
     else:
         whole_columns = _channels(sum(widths), channels)
         starts = np.cumsum([0, *widths])
-        columns = [whole_columns[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        columns = [whole_columns[a:b] for a, b in pairwise(starts)]
     taken = np.zeros((len(values[0]), places, channels))
     for r, x, m in zip(rows, values, columns, strict=True):
         taken += np.matmul(np.matmul(r, x), m)

@@ -56,8 +56,8 @@ def shapes(workload: Workload) -> dict[str, tuple[int, ...]]:
 
 
 GATED_SCALE = 3.0
-"""Scale of the weights of LSTMs and attention: their gates have slopes of about a quarter, and stacks of them would pass
-nothing on."""
+"""Scale of the weights of LSTMs and attention: their gates have slopes of about a quarter, and stacks of them would
+pass nothing on."""
 
 
 def scales(workload: Workload) -> dict[str, float]:

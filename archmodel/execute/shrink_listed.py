@@ -73,8 +73,8 @@ def shrink_listed(workload: Layered, plan: Plan, placement: Placement) -> Small:
             depth = spec.in_channels if reads == (INPUT,) else width(spec.in_channels)
             changes = {"in_channels": depth, "out_channels": channels[spec.out_channels], "size": spec.size // image}
         elif isinstance(spec, LinearSpec):
-            depth = features if reads == (INPUT,) and spec.in_features == workload.dense_features else None
-            depth = depth or _flat(spec, reads, shape, now) or width(spec.in_features)
+            whole = reads == (INPUT,) and spec.in_features == workload.dense_features
+            depth = (features if whole else _flat(spec, reads, shape, now)) or width(spec.in_features)
             changes = {
                 "in_features": depth,
                 "out_features": channels[spec.out_features],
@@ -169,7 +169,7 @@ def _notes(before: Layered, after: Layered, old: Layout, new: Layout, image: int
         notes.append(f"global batch: {before.global_batch:,} -> {after.global_batch}")
     if image > 1:
         notes.append(f"images: sides divided by {image}")
-    changed_to = {}
+    changed_to: dict[str, None] = {}
     for name, spec in before.layer_list.items():
         for field in (*CHANNELS, *PLACES, "rows"):
             was, now = getattr(spec, field, None), getattr(after.layer_list[name], field, None)

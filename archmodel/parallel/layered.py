@@ -16,7 +16,8 @@ from archmodel.quantities import Array, itemsize
 from archmodel.workloads.layers import DENSE_INPUT, Attention, Conv, Exchange, Listed, Lookup, Lstm, shares
 
 CELL_OPERATIONS = 26
-"""Operations of an LSTM cell per element of its state: three sigmoids of four, two tanh of five, three products, a sum."""
+"""Operations of an LSTM cell per element of its state: three sigmoids of four, two tanh of five, three products and a
+sum."""
 CELL_BACKWARD = 44
 """Of its backward pass: the activations again (22), the gradient of the state (5), of four gates (16), and on (1)."""
 SCORE_OPERATIONS = 8

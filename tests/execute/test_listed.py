@@ -84,7 +84,7 @@ def test_designs_of_the_catalogue_run(name):
 
 
 def test_resnet_50_runs_every_layer():
-    """All 53 convolutions and the classifier: 269 ops equal to the Program on every rank, 54 weights to the reference."""
+    """53 convolutions and the classifier: 269 ops equal to the Program on every rank, 54 weights to the reference."""
     report = check(load(catalogue.find("resnet50_torus3d_4x4x4")), steps=2)
     assert report.passed, report.failures
     assert len(report.ops) == 269
