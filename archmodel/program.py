@@ -341,6 +341,48 @@ class EmbeddingUpdate(_Local):
         return _add_hbm(tiers, self.streamed_bytes() + self.gradient_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingScatterAdd(_Local):
+    """Adds one row of gradients per index to the rows of the tables, one after the other (atomic additions).
+
+    All arrays per rank: `indices` and `gradient_bytes` read; per tier `row_bytes` demanded and `unique_row_bytes`
+    distinct, each read and written back (so twice the bytes of a lookup); one `operation` per element added.
+    """
+
+    route: str
+    indices: Array
+    gradient_bytes: Array
+    row_bytes: Mapping[Tier, Array]
+    unique_row_bytes: Mapping[Tier, Array]
+    operations: Array
+    index_dtype: Dtype
+
+    def flops(self) -> Array:
+        return self.operations
+
+    def streamed_bytes(self) -> Array:
+        """Indices and gradient rows, read sequentially."""
+        return self.indices * itemsize(self.index_dtype) + self.gradient_bytes
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return _add_hbm(self.row_bytes, self.streamed_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class HostIssue(_Local):
+    """The device idles while its host, having waited for it, issues what comes next: `iterations` times a whole
+    iteration begins (copies into static buffers, the launch of a graph), and `calls` kernels are issued one by one."""
+
+    calls: float = 0.0
+    iterations: float = 0.0
+
+    def flops(self) -> Array:
+        return np.zeros(1)
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return {}
+
+
 def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
     result = dict(tiers)
     result["hbm"] = result.get("hbm", np.zeros(1)) + extra

@@ -13,7 +13,7 @@ from archmodel.estimate.price import price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
 from archmodel.estimate.timeline import Timeline, run
 from archmodel.memory.tier import MemoryTier
-from archmodel.program import AllToAll, Collective, Program, Tier
+from archmodel.program import AllToAll, Collective, HostIssue, Program, Tier
 from archmodel.quantities import Array, Num
 from archmodel.system import System
 
@@ -71,7 +71,7 @@ def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timel
         return None
     period = timeline.period
     idle, full = _points(device.idle_power), _points(device.busy_power)
-    computing = [o for o in ops if "compute" in o.op.streams]
+    computing = [o for o in ops if "compute" in o.op.streams and not isinstance(o.op.work, HostIssue)]
     busy = (full - idle) * _over_ranks([o.time for o in computing], program)
     accesses = np.minimum(_access_energy("hbm", device.memory, ops, program), busy)
     parts: dict[str, Num] = {

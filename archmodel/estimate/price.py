@@ -24,9 +24,11 @@ from archmodel.program import (
     DotInteraction,
     Elementwise,
     EmbeddingLookup,
+    EmbeddingScatterAdd,
     EmbeddingUpdate,
     Gemm,
     HostCopy,
+    HostIssue,
     Products,
     Work,
 )
@@ -124,6 +126,21 @@ def _(work: EmbeddingUpdate, machine: Machine) -> Breakdown:
     if "ddr" in work.row_bytes:
         time = time + _over_host_link(work.row_bytes["ddr"] + work.state_bytes["ddr"], machine)
     return _launched(work, time)
+
+
+@price.register
+def _(work: EmbeddingScatterAdd, machine: Machine) -> Breakdown:
+    """Rows in host memory are added to in place over the host link, both ways."""
+    half = {tier: bytes_ / 2.0 for tier, bytes_ in work.row_bytes.items()}
+    time = machine.device.scatter_add(
+        half["hbm"], work.unique_row_bytes["hbm"] / 2.0, work.streamed_bytes(), graph=machine.graph
+    )
+    return _launched(work, time + _over_host_link(work.row_bytes.get("ddr"), machine))
+
+
+@price.register
+def _(work: HostIssue, machine: Machine) -> Breakdown:
+    return machine.device.host_issue(work.calls, work.iterations)
 
 
 @price.register

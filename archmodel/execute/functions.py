@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from archmodel.execute.arithmetic import Counted, plain
-from archmodel.execute.embedding import Bags, Shard, row_sums
+from archmodel.execute.embedding import Bags, Shard, gradient_rows, row_sums
 from archmodel.execute.machine import SCOPE_OF_ROUTE, Rank
 from archmodel.execute.optimizers import STEPS
 from archmodel.parallel.inputs import SPARSE_FEATURES
@@ -203,6 +203,33 @@ def bags_for(rank: Rank, scope: Scope, source: str) -> list[Bags | None]:
     ]
     rank.hold(f"{ROUTES[scope]}.indices", sum(sizes))
     return found
+
+
+def _scale_of(rank: Rank, what: object) -> float:
+    """Factor of a pass over gradient rows. No loss is scaled here, so that unscaling multiplies by one."""
+    return {"rate": -rank.machine.settings.sparse_rate, "loss": 1.0}[str(what)]
+
+
+@function("gradient_rows")
+def rows_of_gradients(rank: Rank, op: Op) -> None:
+    """A row for every index: the gradient of its bag, scaled by the learning rate if the work says so."""
+    wires, scale = rank.machine.plan.wires, op.work.arguments.get("scale")  # type: ignore[attr-defined]
+    source, upstream = op.reads
+    scope = route_scope(op.name)
+    shards, bags = rank.shards[scope], bags_for(rank, scope, source)
+    rows = gradient_rows(shards, bags, rank.look(upstream))
+    rank.touch(rows.size * itemsize(wires.lookup_backward))
+    for wanted in bags:
+        if wanted is not None:
+            rank.touch(wanted.ids.size * itemsize(wires.index) + wanted.lengths.size * itemsize(wires.length))
+    rank.write(op.writes[0], rows if scale is None else rank.counting(rows) * _scale_of(rank, scale))
+
+
+@function("scale_rows")
+def scale_rows(rank: Rank, op: Op) -> None:
+    """Every row times one factor."""
+    (rows,) = operands(rank, op)
+    rank.write(op.writes[0], rows * _scale_of(rank, op.work.arguments["scale"]))  # type: ignore[attr-defined]
 
 
 @function("dense_embedding_gradient")

@@ -170,6 +170,25 @@ class Plan(Component):
         description="bias, ReLU and their gradients run inside the products (cuBLASLt epilogues); "
         "false: in kernels of their own, as eager frameworks do",
     )
+    sparse_update: Literal["exact", "rows", "rows_compiled"] = Field(
+        default="exact",
+        description="exact: equal indices are summed, each distinct row is stepped once, in one fused kernel; rows: as "
+        "torch.optim.SGD does with sparse gradients, a row of gradients per index is written, scaled in passes of its "
+        "own and added to the table by atomics; rows_compiled: the same, a compiler making all the scaling one pass",
+    )
+    cast_after_lookup: bool = Field(
+        default=False,
+        description="pooled vectors are written in the format of parameters and cast to the wire's by a kernel more",
+    )
+    loss_scaling: bool = Field(
+        default=False,
+        description="gradients are unscaled before the step, and the host waits to hear whether any is infinite "
+        "(PyTorch's GradScaler)",
+    )
+    host_waits: bool = Field(
+        default=False,
+        description="the host waits for the device at the end of every iteration and only then issues the next",
+    )
     gradient_bucket: PositiveBytes = Field(default=25 * 2.0**20, description="bytes of one dense all-reduce")
     all_reduce: Literal["auto", "ring", "hierarchical"] = Field(
         default="auto", description="algorithm of dense all-reduces; auto: as a library picks, by bytes and ranks"
