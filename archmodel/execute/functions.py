@@ -182,6 +182,18 @@ def combine(rank: Rank, op: Op) -> None:
         rank.write(name, part)
 
 
+@function("add_padded")
+def add_padded(rank: Rank, op: Op) -> None:
+    """The gradient of a slice, padded with zeros to all features, added to the gradient of all. The interaction has
+    added what is in the slice already; zeros are added to everything."""
+    whole = [rank.look(name) for name in op.reads]
+    size = itemsize(rank.machine.plan.precision.compute)
+    for name, part in zip(op.writes, whole, strict=True):
+        padding = np.zeros(part.shape)
+        rank.touch(2 * padding.size * size)  # written, read
+        rank.write(name, rank.operand(name) + padding)
+
+
 @function("separate")
 def separate(rank: Rank, op: Op) -> None:
     """The reverse of `combine`."""

@@ -141,6 +141,11 @@ class BottomMlpPlan(Component):
         description="rank that runs it alone, for the whole batch, its output exchanged like a pooled feature; "
         "left out: every rank runs it for its own samples",
     )
+    sliced: bool = Field(
+        default=False,
+        description="its exchanged output is read as a slice of all features, so that its gradient is padded with "
+        "zeros to their width and added to theirs, as PyTorch's autograd does",
+    )
 
 
 class Plan(Component):

@@ -378,6 +378,10 @@ class SparseLowering:
         for scope in self.exchanged:
             e.activation(gradient(f"{ROUTES[scope]}.features"), self._local_width(scope), dtype)
         reads = e.batch * width * itemsize(e.plan.precision.compute)
+        if self.bottom and e.plan.bottom_mlp.sliced:  # zeros written, then read with the features, the sum written
+            both = (gradient(EMBEDDINGS), gradient(BOTTOM))
+            padded = Elementwise("add_padded", 2 * reads, 2 * reads, e.batch * width, e.plan.precision.compute)
+            e.op("bottom.pad_gradient", "backward", padded, both, both)
         work = Elementwise("separate", reads, e.batch * width * itemsize(dtype), one(0), e.plan.precision.compute)
         e.op(
             "embeddings.split",
