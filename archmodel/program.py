@@ -239,7 +239,8 @@ class Convolution(_Local):
 @dataclass(frozen=True, slots=True)
 class Elementwise(_Local):
     """A bandwidth-bound kernel: `function` names what it computes (the executor's registry), its operands are the
-    op's reads and writes. Elements read and written per rank, each in its own precision, and operations done."""
+    op's reads and writes. Elements read and written per rank, each in its own precision, and operations done.
+    `kernels`: how many the work is cut into, one after the other."""
 
     function: str
     read_bytes: Array
@@ -247,6 +248,7 @@ class Elementwise(_Local):
     operations: Array
     dtype: Dtype
     arguments: Mapping[str, float | str] = field(default_factory=dict)
+    kernels: int = 1
 
     def flops(self) -> Array:
         return self.operations

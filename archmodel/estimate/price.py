@@ -94,7 +94,11 @@ def _(work: Convolution, machine: Machine) -> Breakdown:
 @price.register
 def _(work: Elementwise, machine: Machine) -> Breakdown:
     bytes_ = work.read_bytes + work.written_bytes
-    return _launched(work, machine.device.stream(bytes_, work.operations, work.dtype, graph=machine.graph))
+    one = machine.device.stream(bytes_, work.operations, work.dtype, graph=machine.graph)
+    if work.kernels == 1:
+        return _launched(work, one)
+    empty = machine.device.stream(np.ones(1), graph=machine.graph)
+    return _launched(work, one + Breakdown({n: (work.kernels - 1) * np.asarray(t) for n, t in empty.parts.items()}))
 
 
 @price.register

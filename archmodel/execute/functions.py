@@ -131,6 +131,37 @@ for _optimizer in ("sgd", "adagrad", "adam"):
     FUNCTIONS[_optimizer] = _dense_step(_optimizer)
 
 
+@function("cast_parameters")
+def cast_parameters(rank: Rank, op: Op) -> None:
+    """Every parameter in the compute precision; the same numbers."""
+    precision = rank.machine.plan.precision
+    for name in op.reads:
+        rank.touch(rank.look(name).size * (itemsize(precision.parameters) + itemsize(precision.compute)))
+
+
+@function("cast_gradients")
+def cast_gradients(rank: Rank, op: Op) -> None:
+    """Every gradient from the compute precision to that of its all-reduce; the same numbers."""
+    for name in op.reads:
+        values = rank.look(name)
+        rank.touch(values.size * itemsize(rank.machine.plan.precision.compute))
+        rank.write(name, values)
+
+
+@function("fill_bucket")
+def fill_bucket(rank: Rank, op: Op) -> None:
+    """Every gradient copied and scaled for the mean. Losses are means over all ranks' samples here: times one."""
+    for name in op.reads:
+        rank.write(name, rank.operand(name) * 1.0)
+
+
+@function("empty_bucket")
+def empty_bucket(rank: Rank, op: Op) -> None:
+    """Every gradient copied back."""
+    for name in op.reads:
+        rank.write(name, rank.read(name))
+
+
 # --- embeddings ---------------------------------------------------------------------------------------------------
 
 

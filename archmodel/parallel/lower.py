@@ -50,6 +50,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     sparse.lookup()
     if not bottom:
         sparse.exchange()
+    under.cast("bottom")
     for layer in before:
         for step in steps:
             step.before(layer)
@@ -60,6 +61,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         sparse.combine()
     else:
         e.activation(EMBEDDINGS, 0)
+    upper.cast("top")
     for layer in after:
         for step in steps:
             step.before(layer)

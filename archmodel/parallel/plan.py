@@ -130,6 +130,11 @@ class Precision(Component):
         default="fp32", description="activations and GEMMs (tf32 stores 4 bytes)"
     )
     parameters: FloatDtype = Field(default="fp32", description="master copy of dense parameters and optimizer state")
+    cast_parameters: bool = Field(
+        default=False,
+        description="no copy of dense parameters is kept in the compute precision: each is cast before the forward "
+        "pass and its gradient after the backward pass, a kernel each (PyTorch's autocast)",
+    )
 
 
 class BottomMlpPlan(Component):
@@ -195,6 +200,11 @@ class Plan(Component):
         description="the host waits for the device at the end of every iteration and only then issues the next",
     )
     gradient_bucket: PositiveBytes = Field(default=25 * 2.0**20, description="bytes of one dense all-reduce")
+    copy_buckets: bool = Field(
+        default=False,
+        description="each gradient is copied into its bucket, divided by the number of ranks, and back after the "
+        "all-reduce, a kernel each (DistributedDataParallel without gradient_as_bucket_view)",
+    )
     all_reduce: Literal["auto", "ring", "hierarchical"] = Field(
         default="auto", description="algorithm of dense all-reduces; auto: as a library picks, by bytes and ranks"
     )
