@@ -34,6 +34,9 @@ OPTIMIZER_MOMENTS = {"sgd": 0, "adagrad": 1, "adam": 2}
 OPTIMIZER_OPERATIONS = {"sgd": 2, "adagrad": 7, "adam": 12}
 """Operations per parameter of one step: counted from the update equations as the executor writes them."""
 
+LOSS_KERNELS = (14, 4)
+"""Kernels of binary_cross_entropy_with_logits and of its gradient, counted in PyTorch's source (aten Loss.cpp)."""
+
 
 def gradient(tensor: str) -> str:
     """Name of the gradient of a tensor or parameter."""
@@ -316,7 +319,9 @@ def _(layer: LowRankCross, e: Emitter, relu_outputs: set[str]) -> None:
 @forward.register
 def _(layer: BinaryCrossEntropy, e: Emitter) -> None:
     e.activation("loss", 1)
-    e.op("loss.forward", "forward", elementwise(e, "sigmoid", 1, 1, 4), (layer.input,), ("loss",))
+    composed = not e.plan.fused_loss and "labels" in e.buffers
+    work = replace(elementwise(e, "sigmoid", 1, 1, 4), kernels=LOSS_KERNELS[0] if composed else 1)
+    e.op("loss.forward", "forward", work, (layer.input,), ("loss",))
 
 
 @backward.register
@@ -324,7 +329,9 @@ def _(layer: BinaryCrossEntropy, e: Emitter, relu_outputs: set[str]) -> None:
     e.activation(gradient(layer.input), 1)
     element = itemsize(e.plan.precision.compute)
     read = e.batch * (element + itemsize(e.buffers["labels"].dtype))
-    work = Elementwise("cross_entropy_grad", read, e.batch * element, e.batch * 2, e.plan.precision.compute)
+    kernels = 1 if e.plan.fused_loss else LOSS_KERNELS[1]
+    compute = e.plan.precision.compute
+    work = Elementwise("cross_entropy_grad", read, e.batch * element, e.batch * 2, compute, kernels=kernels)
     e.op("loss.backward", "backward", work, ("loss", "labels"), (gradient(layer.input),))
 
 

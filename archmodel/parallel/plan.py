@@ -180,6 +180,11 @@ class Plan(Component):
         description="bias, ReLU and their gradients run inside the products (cuBLASLt epilogues); "
         "false: in kernels of their own, as eager frameworks do",
     )
+    fused_loss: bool = Field(
+        default=True,
+        description="the loss is one kernel and its gradient another; false: 14 and 4, as PyTorch composes "
+        "binary_cross_entropy_with_logits (aten/src/ATen/native/Loss.cpp)",
+    )
     sparse_update: Literal["exact", "rows", "rows_compiled"] = Field(
         default="exact",
         description="exact: equal indices are summed, each distinct row is stepped once, in one fused kernel; rows: as "
