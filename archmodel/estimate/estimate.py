@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archmodel.estimate.contention import machine_of, sharing
+from archmodel.estimate.contention import issued_ahead, machine_of, sharing
 from archmodel.estimate.knobs import points
 from archmodel.estimate.memory import needs
-from archmodel.estimate.price import price
+from archmodel.estimate.price import kernels_of, price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
 from archmodel.estimate.timeline import Timeline, run
 from archmodel.memory.tier import MemoryTier
@@ -32,10 +32,15 @@ def estimate(design: Design) -> Estimate:
 def evaluate(design: Design, system: System) -> Estimate:
     """`design` on a `system` of the same shape whose fields may hold arrays over design points (points, 1)."""
     program = design.program
-    machine = machine_of(program, system)
+    ahead = issued_ahead(program, system, design.plan)
+    machine = machine_of(program, system, ahead=ahead)
     prices = [price(op.work, machine) for op in program.ops]
     if system.node.endpoint is None and design.plan.collective_order == "fifo":
-        timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system))
+        issue = None
+        if ahead:
+            each = np.atleast_1d(np.asarray(machine.device.launch_overhead(False)))
+            issue = [kernels_of(op.work, machine.device) * each for op in program.ops]
+        timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system), issue)
     else:
         prices, timeline = sharing(design, system, prices)
     ops = tuple(OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True)))

@@ -15,6 +15,7 @@ from archmodel import collectives
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
 from archmodel.components.endpoint import Endpoint, compute_alone
+from archmodel.components.processor import Processor
 from archmodel.errors import ArchmodelError
 from archmodel.network.topology import Topology
 from archmodel.program import (
@@ -52,6 +53,13 @@ class Machine:
 def price(work: Work, machine: Machine) -> Breakdown:
     """Time of `work` on every rank of `machine`, by part."""
     raise ArchmodelError(f"no price is registered for work of kind {type(work).__name__}")
+
+
+def kernels_of(work: Work, device: Device) -> float:
+    """Kernels that a framework issues for one op."""
+    if isinstance(work, EmbeddingUpdate) and isinstance(device, Processor):
+        return float(device.kernels.update_launches)
+    return float(work.steps if isinstance(work, Products) else getattr(work, "kernels", 1))
 
 
 def _launched(work: Work, kernel: Breakdown) -> Breakdown:
