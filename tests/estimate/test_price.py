@@ -10,7 +10,16 @@ import pytest
 import archmodel as am
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.price import Machine, price
-from archmodel.program import DotInteraction, Elementwise, EmbeddingLookup, EmbeddingUpdate, Gemm, HostCopy, Work
+from archmodel.program import (
+    DotInteraction,
+    Elementwise,
+    EmbeddingLookup,
+    EmbeddingScatterAdd,
+    EmbeddingUpdate,
+    Gemm,
+    HostCopy,
+    Work,
+)
 
 from .conftest import Maker
 
@@ -40,6 +49,8 @@ def works(amount: np.ndarray) -> list[Work]:
             amount, "int64", "int32",
         ),
         HostCopy(amount),
+        EmbeddingScatterAdd("table", amount, amount, {"hbm": amount, "ddr": amount}, {"hbm": amount}, amount, "int64"),
+        Elementwise("cast_parameters", amount, amount, 0 * ONE, "fp32", kernels=7),
     ]  # fmt: skip
 
 
