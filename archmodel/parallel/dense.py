@@ -376,9 +376,7 @@ class GradientBuckets:
         self.buckets.append(self.pending)
         self.pending = []
 
-    def _pass(
-        self, name: str, function: str, gradients: tuple[str, ...], read: int, operations: float = 0.0
-    ) -> None:
+    def _pass(self, name: str, function: str, gradients: tuple[str, ...], read: int, operations: float = 0.0) -> None:
         """A kernel for each gradient that reads `read` bytes an element and writes it in the all-reduce's format."""
         e, dtype = self.e, self.e.plan.wires.dense_gradient
         n = float(sum(self.elements[g.removesuffix(".gradient")] for g in gradients))

@@ -120,7 +120,9 @@ def test_streams_take_what_was_measured(device: Callable[[str], Any], moved: flo
 
 
 @given(bytes_, shares, bytes_, st.floats(0, 1e9))
-def test_a_scatter_add_reads_and_writes_what_a_lookup_reads(a: float, share: float, streamed: float, cache: float) -> None:
+def test_a_scatter_add_reads_and_writes_what_a_lookup_reads(
+    a: float, share: float, streamed: float, cache: float
+) -> None:
     rates = {"cache": cache, "gather_bandwidth": 1e12, "stream_bandwidth": 2e12}
     added = kernels.scatter_add(a, a * share, streamed, **rates)
     found = kernels.pooled_lookup(a, a * share, 0.0, **rates)

@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archmodel.estimate.timeline import critical_path, run
-from archmodel.program import AllToAll, Buffer, Elementwise, HostCopy, HostIssue, Layout, Op, OuterTraffic, Phase, Program
+from archmodel.program import (
+    AllToAll,
+    Buffer,
+    Elementwise,
+    HostCopy,
+    HostIssue,
+    Layout,
+    Op,
+    OuterTraffic,
+    Phase,
+    Program,
+)
 
 ONE = np.ones(1)
 NODE = Layout(1, 2)
