@@ -393,9 +393,10 @@ def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
 
 @dataclass(frozen=True, slots=True)
 class HostCopy(_Local):
-    """`bytes` per rank copied from host memory into the device's own over the link between them."""
+    """`bytes` per rank copied from host memory, pinned or `pageable`, into the device's own over their link."""
 
     bytes: Array
+    pageable: bool = False
 
     def flops(self) -> Array:
         return np.zeros(1)

@@ -157,10 +157,10 @@ def _(work: HostIssue, machine: Machine) -> Breakdown:
 
 @price.register
 def _(work: HostCopy, machine: Machine) -> Breakdown:
-    return _launched(work, host_copy(work.bytes, machine))
+    return _launched(work, host_copy(work.bytes, machine, pageable=work.pageable))
 
 
-def host_copy(bytes_: Array, machine: Machine) -> Breakdown:
+def host_copy(bytes_: Array, machine: Machine, *, pageable: bool = False) -> Breakdown:
     """A copy between host and device memory, while every device of the node does the same:
 
     t = launch + latency + bytes / min(link bandwidth, DDR bandwidth / devices of the node)
@@ -171,7 +171,7 @@ def host_copy(bytes_: Array, machine: Machine) -> Breakdown:
         {
             "launch": machine.device.launch_overhead(machine.graph),
             "latency": machine.host.link.latency,
-            "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node),
+            "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node, pageable=pageable),
         }
     )
 

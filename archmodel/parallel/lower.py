@@ -45,8 +45,10 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     under = GradientBuckets(below, before, first)
     steps = [UpdatesAhead(buckets) for buckets in (under, upper)] if lifo else []
     host.begin(e)
-    copy_inputs(e, below, workload, counts)
-    sparse.input()
+    late = train and host.fetches_late(plan)
+    if not late:
+        copy_inputs(e, below, workload, counts)
+        sparse.input()
     sparse.lookup()
     if not bottom:
         sparse.exchange()
@@ -94,4 +96,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         under.update()
     if not fused:  # frameworks step the dense layers first
         sparse.update()
+    if late:
+        copy_inputs(e, below, workload, counts)
+        sparse.input()
     return e.program(bottom_rank)

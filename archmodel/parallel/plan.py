@@ -174,6 +174,11 @@ class Plan(Component):
         description="the batch is copied from host memory over the host link every iteration; "
         "false: it lies in device memory when the iteration starts",
     )
+    pageable_input: bool = Field(
+        default=False,
+        description="what copy_input copies lies in pageable memory, so that the thread that issues kernels copies it, "
+        "once it has issued an iteration, and issues nothing meanwhile",
+    )
     graph_capture: bool = Field(default=True, description="kernels are launched from a captured graph")
     fused_epilogues: bool = Field(
         default=True,

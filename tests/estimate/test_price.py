@@ -77,6 +77,10 @@ def test_a_copy_from_the_host(small: Maker) -> None:
     )
     copy = price(HostCopy(np.array([1e6])), slow)
     assert float(np.squeeze(copy.total)) == pytest.approx(launch + 2e-6 + 1e6 / 10e9)  # four GPUs share 40 GB/s
+    pageable = machine_of(small(1, changes={"system.node.host.link.pageable": "11 GB/s"}))
+    assert price(HostCopy(np.array([55e6]), pageable=True), pageable).parts["host_link"] == pytest.approx(5e-3)
+    assert price(HostCopy(np.array([55e6])), pageable).parts["host_link"] == pytest.approx(1e-3)
+    assert price(HostCopy(np.array([55e6]), pageable=True), machine).parts["host_link"] == pytest.approx(1e-3)
     with pytest.raises(ArchmodelError, match="no host"):
         price(HostCopy(np.array([1e6])), machine_of(small(1), host=None))
 

@@ -71,7 +71,7 @@ def ops_of(layout: Layout, **more: Any) -> list[str]:
 
 
 def test_passes_over_rows() -> None:
-    """A copy when formats differ or nothing travels; unscaling with a scaled loss; scaling, unless the first pass did."""
+    """A copy when formats differ or nothing travels; unscaling of a scaled loss; scaling, unless the copy does it."""
     alone, two = Layout(1, 1), Layout(1, 2)
     passes = ("table.gradient_rows", "table.unscale_rows", "table.scale_rows", "table.scatter_add")
 
@@ -105,6 +105,17 @@ def test_where_the_device_waits_for_its_host() -> None:
     ops = lower(workload, plan, place(workload, plan, Layout(1, 2))).ops
     assert [op.name for op in ops if isinstance(op.work, HostIssue)] == ["host.begin", "host.step"]
     assert ops[0].name == "host.begin"
+    assert all(op.streams == ("compute", "host") for op in ops if isinstance(op.work, HostIssue))
     names = [op.name for op in ops]
     assert names.index("table.gradient_rows") < names.index("host.step") < names.index("dense.update_0")
     assert names.index("dense.update_0") < names.index("table.scatter_add")
+
+
+@pytest.mark.parametrize(("scaled", "last"), [(True, True), (False, False)])
+def test_pageable_batches_are_copied_when_the_thread_is_free(scaled: bool, last: bool) -> None:
+    """After the step when the host had to wait for the gradients, else while the device computes."""
+    framework = PYTORCH | {"loss_scaling": scaled, "copy_input": True, "prefetch_input": True, "pageable_input": True}
+    names = [op.name for op in lower(dot(), plan_of(**framework), place(dot(), plan_of(), Layout(1, 2))).ops]
+    assert (names.index("input.copy") > names.index("table.scatter_add")) is last
+    assert names.index("host.fetch") + 1 == names.index("input.copy") < names.index("table.input_all_to_all")
+    holds(dot(), plan_of(**framework), Layout(1, 2), steps=3)
