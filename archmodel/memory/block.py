@@ -61,7 +61,7 @@ class BlockTier(MemoryTier):
         if self.rated_queue_depth is None:
             found: Num = np.asarray(most) * service
         else:
-            found = queueing.channels_for(most, self.rated_queue_depth, service)
+            found = queueing.channels_for(most, self.rated_queue_depth, service, self.service_variation)
         return _plain(np.maximum(found, 1.0))
 
     def request_rate(self, depth: Num, write: bool = False) -> Num:

@@ -42,17 +42,18 @@ def closed_throughput(depth: Num, service: Num, channels: Num, variation: Num) -
         return np.asarray(np.divide(np.minimum(found, np.minimum(q, channels)), service))
 
 
-def channels_for(rate: Num, depth: Num, service: Num) -> Array:
-    """Channels of exponential service that reach `rate` requests/s with `depth` of them in the drive.
+def channels_for(rate: Num, depth: Num, service: Num, variation: Num) -> Array:
+    """Channels with which `depth` requests in the drive make `rate` requests/s: `closed_response` solved for c,
 
-        rate = depth c / (S (depth + c - 1))   =>   c = rate S (depth - 1) / (depth - rate S)
+        r = depth / (rate S),   n = r (r - 1) / (r - k),   c = (depth - 1) / n
 
     Infinite where rate S is `depth` or more: requests never wait for each other.
     """
-    busy = np.asarray(rate, dtype=np.float64) * service
-    spare = depth - busy
+    r = np.asarray(depth, dtype=np.float64) / (np.asarray(rate, dtype=np.float64) * service)
+    k = (1.0 - np.asarray(variation, dtype=np.float64) ** 2) / 2.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(spare > 0, busy * (np.asarray(depth) - 1.0) / spare, np.inf))
+        found = (np.asarray(depth) - 1.0) * (r - k) / (r * (r - 1.0))
+    return np.asarray(np.where(r > 1.0, found, np.inf))
 
 
 def open_wait(load: Num, service: Num, channels: Num, variation: Num) -> Array:
