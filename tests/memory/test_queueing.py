@@ -38,7 +38,7 @@ def test_steadier_service_is_within_seven_percent(depth: int, channels: int, var
 @pytest.mark.parametrize("variation", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_latency_under_load(share: float, variation: float) -> None:
-    """The mean is Pollaczek and Khinchine's; the 99th percentile is exact for exponential service, up to 17 % high else."""
+    """Pollaczek and Khinchine's mean; the 99th percentile is exact for exponential service, up to 17 % high else."""
     channels = 8
     load = share * channels / MEAN
     spent = opened(load, channels, MEAN, variation)
