@@ -217,8 +217,8 @@ DIFFERENCES = (
     "small reads: 2.3 times on the P5800X (its 4 million reads/s of 512 B are an assumption), none on the P4800X.",
     "At depth 16 two NAND drives come out within 3 % of the measurement; Little's law alone is up to 23 % high, since "
     "reads meet in the same channel. The P4800X was measured 6 % above what it is specified for.",
-    "A cache of rows hits more often than one of blocks of the same bytes: rows lie in any order, so those beside a hot "
-    "row are cold.",
+    "A cache of rows hits more often than one of blocks of the same bytes: rows lie in any order, so those beside a "
+    "hot row are cold.",
 )
 
 
