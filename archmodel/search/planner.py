@@ -15,7 +15,6 @@ from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
 from archmodel.parallel.plan import TablesPlan
 from archmodel.search import own
-from archmodel.search.bound import lower_bound
 from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options
 from archmodel.search.solver import Effort, solve
 
@@ -122,10 +121,10 @@ class _Search:
 
     def run(self, deadline: float, seed: int) -> None:
         """Plans for several weights of the terms, then for weights near the best ones."""
-        shared, floor, terms = own.options(self.design)
+        shared, terms, floor = own.options(self.design)
         if not shared.names:
             return
-        self.bound = lower_bound(floor).value
+        self.bound = floor.value
         random = np.random.default_rng(seed)
         best_at, seen = np.array([1.0, 1.0, 1.0, 1.0]), set()
         best_value = np.inf
