@@ -239,7 +239,8 @@ class Convolution(_Local):
     output_dtype: Dtype | None = None
 
     def flops(self) -> Array:
-        return 2.0 * self.m * self.n * self.k
+        """Whole, also where k is a mean over places of the input."""
+        return np.rint(2.0 * self.m * self.n * self.k)
 
     def memory_bytes(self) -> dict[Tier, Array]:
         return {"hbm": self.read * itemsize(self.dtype) + self.written * itemsize(self.output_dtype or self.dtype)}

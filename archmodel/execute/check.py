@@ -15,7 +15,7 @@ from archmodel.execute.batch import Samples, draw
 from archmodel.execute.compare import compare_buffers, compare_ops
 from archmodel.execute.coverage import tiling_problems
 from archmodel.execute.execute import Designed
-from archmodel.execute.listed_reference import ListedModel
+from archmodel.execute.listed.reference import ListedModel
 from archmodel.execute.machine import WireMode
 from archmodel.execute.parameters import Parameters, initial
 from archmodel.execute.reference import Inputs, Model

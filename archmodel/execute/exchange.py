@@ -10,7 +10,7 @@ from archmodel.execute.collectives import all_to_all
 from archmodel.execute.embedding import Bags, joined
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.functions import route_scope
-from archmodel.execute.listed import parts_of, vectors
+from archmodel.execute.listed.exchange import parts_of, vectors
 from archmodel.execute.machine import NOTHING, Machine
 from archmodel.execute.network import Payload
 from archmodel.program import Op
@@ -125,8 +125,7 @@ def listed_exchange(machine: Machine, op: Op, layer: Exchange) -> None:
     _count_memory(machine, messages)
     for target in members:
         arrived = np.concatenate([_numbers(received[source, target][0]) for source in members])
-        rows = machine.local_batch[target] if forward_way else 1
-        values = arrived.reshape(rows, -1) if forward_way else arrived
+        values = arrived.reshape(machine.local_batch[target], layer.width) if forward_way else arrived
         machine.ranks[target].place(op.writes[0], values)
 
 

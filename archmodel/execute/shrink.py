@@ -31,7 +31,7 @@ SAMPLES = 48
 def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
     """The small design. Raises ExecutionError for workloads that it cannot cut."""
     if isinstance(workload, Layered):
-        from archmodel.execute.shrink_listed import shrink_listed
+        from archmodel.execute.listed.shrink import shrink_listed
 
         return shrink_listed(workload, plan, placement)
     if not isinstance(workload, Recommendation):

@@ -11,7 +11,7 @@ from archmodel.execute import run as running
 from archmodel.execute.batch import draw
 from archmodel.execute.check import check_plan, inputs
 from archmodel.execute.errors import ExecutionError
-from archmodel.execute.listed_reference import ListedModel
+from archmodel.execute.listed.reference import ListedModel
 from archmodel.execute.parameters import initial
 from archmodel.execute.run import run_plan
 from archmodel.execute.settings import Settings
@@ -105,6 +105,35 @@ def test_weights_stepped_late_are_stepped_as_often(optimizer):
     assert report.passed, report.failures
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("batch", [250, 5])
+def test_batches_that_are_uneven_or_leave_ranks_without_samples(case, batch):
+    design = design_with(**{**CASES[case], "global_batch": batch})
+    report = check_plan(design.workload, design.plan, design.placement)
+    assert report.passed, report.failures
+
+
+def test_a_stride_that_does_not_divide_binary_fractions():
+    layers = {
+        "a": {"kind": "conv", "in_channels": 2, "out_channels": 4, "size": 3, "stride": 3},
+        "b": {"kind": "conv", "in_channels": 4, "out_channels": 5, "kernel": 4, "size": 3},
+        "c": {"kind": "conv", "in_channels": 5, "out_channels": 7, "kernel": 5, "size": 1, "stride": 3},
+    }
+    design = design_with(layers, global_batch=128, dense_features=162)
+    report = check_plan(design.workload, design.plan, design.placement)
+    assert report.passed, report.failures
+
+
+@pytest.mark.parametrize("name", ["nvidia_dlrm_small_1xa100_amp", "neo_a_zionex_16x8"])
+def test_recommendation_models_last_in_first_out(name):
+    design = load(catalogue.find(name))
+    late = design.plan.model_copy(
+        update={"collective_order": "lifo", "dense_optimizer": "adam", "prefetch_input": True, "copy_input": True}
+    )
+    report = check_plan(design.workload, late, design.placement)
+    assert report.passed, report.failures
+
+
 def test_inference_runs_too():
     design = design_of("a convolution of every kind").with_({"workload.mode": "inference"})
     report = check(design)
@@ -143,13 +172,14 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_gradient_is_caught(what, monkeypatch):
     kind, name, wrong = WRONG[what]
-    original = listed.give
+    module = {Conv: listed.convolution, Lstm: listed.lstm, Attention: listed.attention}[kind]
+    original = module.give
 
     def give(rank, layer, values, which=0):
         at = rank.machine.op == f"{layer.name}.{name}" and isinstance(layer, kind)
         original(rank, layer, wrong(values) if at else values, which)
 
-    monkeypatch.setattr(listed, "give", give)
+    monkeypatch.setattr(module, "give", give)
     case = "a convolution of every kind" if kind is Conv else "sequences, both ways, and attention"
     report = check_of(case)
     assert any("differs from the reference" in f or "its change by training" in f for f in report.failures)

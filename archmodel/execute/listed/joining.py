@@ -21,8 +21,8 @@ Places = np.ndarray[Any, np.dtype[np.int64]]
 
 def joined(values: Sequence[Array], places: int, channels: int) -> Array:
     """One tensor (samples, places, channels) of several."""
-    if len(values) == 1 and values[0][0].size == places * channels:
-        return values[0].reshape(-1, places, channels)
+    if len(values) == 1 and values[0].shape[1] * values[0].shape[2] == places * channels:
+        return values[0].reshape(len(values[0]), places, channels)
     placed = [_to_places(x, places) for x in values]
     if all(x.shape[2] == channels for x in placed):
         return np.asarray(np.sum(placed, axis=0))
@@ -35,7 +35,7 @@ def parted(gradient: Array, shapes: Sequence[tuple[int, int]]) -> list[Array]:
     """Gradients (samples, elements) of tensors of `shapes` from that of what `joined` makes of them."""
     samples, places, channels = gradient.shape
     if len(shapes) == 1 and shapes[0][0] * shapes[0][1] == places * channels:
-        return [gradient.reshape(samples, -1)]
+        return [gradient.reshape(samples, places * channels)]
     if all(c == channels for _, c in shapes):
         pieces = [gradient for _ in shapes]
     else:
@@ -43,7 +43,7 @@ def parted(gradient: Array, shapes: Sequence[tuple[int, int]]) -> list[Array]:
         source, target = _channels(total, channels)
         whole = _added(gradient, 2, target, source, total)
         pieces = np.split(whole, np.cumsum([c for _, c in shapes])[:-1], axis=2)
-    return [_from_places(x, p).reshape(samples, -1) for x, (p, _) in zip(pieces, shapes, strict=True)]
+    return [_from_places(x, p).reshape(samples, p * c) for x, (p, c) in zip(pieces, shapes, strict=True)]
 
 
 def _channels(have: int, need: int) -> tuple[Places, Places]:
