@@ -26,5 +26,6 @@ html_copy_source = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
+autodoc_type_aliases = {name: name for name in ("Array", "Num", "IntArray", "Dtype", "Tier", "Group", "Scope")}
 autodoc_preserve_defaults = True
 highlight_language = "text"

@@ -1,4 +1,4 @@
-"""Docstrings for Sphinx: equations that stand indented in plain text become MathML, other indented blocks stay as they are.
+"""Docstrings for Sphinx: indented equations in plain text become MathML, other indented blocks stay as they are.
 
     t = launch + max(bytes / bandwidth, flops / peak)      a remark after three spaces
 
@@ -23,14 +23,17 @@ _EQUATION = re.compile(r"^\S.*(?:\s|^)(?:=|<=|>=)\s|^[-+]\s|^\S+\(.*\)\s*$|^(?:m
 _CODE = re.compile(r"#|\"|'\w|`|->|\w\.\w|\\")
 
 
-class NotAnEquation(ValueError):
+class NoEquationError(ValueError):
     """Plain text that is none."""
 
 
 def latex(line: str) -> str:
-    """LaTeX of one line of plain mathematics. Raises NotAnEquation."""
+    """LaTeX of one line of plain mathematics. Raises NoEquationError."""
     formula, _, remark = re.sub(r"\s{3,}", "\0", line.strip(), count=1).partition("\0")
-    result = _sequence(_tokens(formula))
+    tokens = _tokens(formula)
+    if sum(v == "(" for _, v in tokens) != sum(v == ")" for _, v in tokens):
+        raise NoEquationError("unbalanced")
+    result = _sequence(tokens)
     return f"{result} \\qquad \\text{{{remark}}}" if remark else result
 
 
@@ -40,7 +43,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise NotAnEquation(text)
+            raise NoEquationError(text)
         tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
         at = match.end()
     return tokens
@@ -107,13 +110,13 @@ def _closing(tokens: list[tuple[str, str]], at: int) -> int:
         depth += (tokens[i][1] == opens) - (tokens[i][1] == closes)
         if depth == 0:
             return i
-    raise NotAnEquation("unbalanced")
+    raise NoEquationError("unbalanced")
 
 
 def _group(tokens: list[tuple[str, str]], at: int) -> tuple[str, int]:
     """What an underscore or a caret binds, and its last token."""
     if at >= len(tokens):
-        raise NotAnEquation("nothing below or above")
+        raise NoEquationError("nothing below or above")
     if tokens[at][1] in ("(", "{"):
         end = _closing(tokens, at)
         return _sequence(tokens[at + 1 : end]), end
@@ -155,7 +158,7 @@ def _block(block: list[str]) -> list[str]:
             made = [latex(x) for x in joined]
             for one in made:
                 latex2mathml.tex2mathml(one)
-        except (NotAnEquation, SyntaxError, KeyError, IndexError, ValueError):
+        except (NoEquationError, SyntaxError, KeyError, IndexError, ValueError):
             pass
         else:
             return [row for one in made for row in (".. math::", "", f"   {one}", "")]
@@ -167,13 +170,20 @@ def _escaped(line: str) -> str:
     parts = line.split("`")
     if len(parts) % 2 == 0:
         return re.sub(r"([*_|\\`])", r"\\\1", line)
-    return "".join(
-        re.sub(r"([*_|\\])", r"\\\1", part) if i % 2 == 0 else f"``{part}``" for i, part in enumerate(parts)
-    )
+    return "".join(re.sub(r"([*_|\\])", r"\\\1", part) if i % 2 == 0 else f"``{part}``" for i, part in enumerate(parts))
 
 
 def _docstring(app: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
     lines[:] = restructured(lines)
+
+
+def _signature(
+    app: Any, what: str, name: str, item: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """A class that reads files is called with a mapping: its fields say what is in it."""
+    from pydantic import BaseModel
+
+    return ("", returns) if isinstance(item, type) and issubclass(item, BaseModel) else (signature, returns)
 
 
 def _visit(self: Any, node: nodes.Element) -> None:
@@ -186,5 +196,6 @@ def _visit(self: Any, node: nodes.Element) -> None:
 def setup(app: Any) -> dict[str, bool]:
     """Registers the conversion and MathML as the renderer of equations."""
     app.connect("autodoc-process-docstring", _docstring)
+    app.connect("autodoc-process-signature", _signature)
     app.add_html_math_renderer("mathml", (_visit, None), (_visit, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -45,7 +45,9 @@ def page(package: str, title: str) -> str:
     """The page of a package."""
     lines = [f"# {title}", ""]
     for name in modules(package):
-        lines += [f"## `{name}`", "", "```{eval-rst}", f".. automodule:: {name}", "```", ""]
+        whole = hasattr(importlib.import_module(name), "__path__")  # a package's names are at home in its modules
+        shown = ["   :no-members:"] if whole else []
+        lines += [f"## `{name}`", "", "```{eval-rst}", f".. automodule:: {name}", *shown, "```", ""]
     return "\n".join(lines)
 
 
@@ -63,7 +65,12 @@ def kinds() -> str:
     lines = ["# Fields of every kind", "", "Made from the classes that read design files.", ""]
     for family in Family.registry.values():
         for kind, cls in family.kinds().items():
-            lines += [f"## {family.name}: `{kind}`", "", "| field | unit or type | default | meaning |", "|---|---|---|---|"]
+            lines += [
+                f"## {family.name}: `{kind}`",
+                "",
+                "| field | unit or type | default | meaning |",
+                "|---|---|---|---|",
+            ]
             for row in fields(cls):
                 default = "required" if row.required else cell(str(row.default))
                 unit = cell(row.dimension or row.type)
