@@ -147,6 +147,14 @@ def test_tasks_that_cannot_be_planned(folder: Path, model: Path, task: str, code
     assert message in done.output
 
 
+@pytest.mark.parametrize("document", ["[]", "3", '{"tasks": [3]}', '{"tasks": {}}', "{}"])
+def test_files_that_hold_no_tasks(model: Path, tmp_path: Path, document: str) -> None:
+    (tmp_path / "tasks.json").write_text(document)
+    done = plan(tmp_path, model)
+    assert done.exit_code == 2
+    assert "a file of tasks is" in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

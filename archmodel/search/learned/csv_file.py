@@ -12,6 +12,8 @@ from archmodel.errors import DesignError, Problem, shown, suggestion
 
 LARGEST_FILE = 256 * 2**20
 MOST_PROBLEMS = 100
+LARGEST = 1e15
+"""No number in these files is above this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,9 @@ class CsvFile:
             value = math.nan
         if not math.isfinite(value):
             self.refuse(cell, "is not a finite number")
+            return math.nan
+        if value > LARGEST:
+            self.refuse(cell, f"must be at most {LARGEST:g}")
             return math.nan
         if value < least or (above and value == least) or (whole and value != int(value)):
             kind = "a whole number" if whole else "a number"

@@ -65,6 +65,10 @@ class SetCost:
             missing = [c for c in self.columns if c not in tables.columns]
             what = f"lack {missing[0]} to {missing[-1]}" if missing else "have bins of reuse, which it does not know"
             raise ArchmodelError(f"the tables {what}; the cost model was fitted on {', '.join(self.columns)}")
+        empty = np.flatnonzero((tables.rows < 1) | ~(tables.pooling > 0))
+        if len(empty):
+            name = tables.names[int(empty[0])]
+            raise ArchmodelError(f"table {name} has no rows or no lookups; a learned cost knows no such tables")
         return phi((tables.matrix - self.mean) / self.spread, self.weights)[-1]
 
     def of(self, sums: Array) -> Array:

@@ -66,6 +66,17 @@ def test_tables_beyond_those_fitted_are_named(model, tables):
     assert model.outside(big) == ["t1"]
 
 
+def test_empty_tables_are_refused(model, tables):
+    some = tables.of(np.arange(3))
+    some.rows[2] = 0
+    with pytest.raises(ArchmodelError, match="table t2 has no rows"):
+        model.parts(some)
+    some = tables.of(np.arange(3))
+    some.pooling[0] = 0.0
+    with pytest.raises(ArchmodelError, match="table t0 has no rows or no lookups"):
+        model.parts(some)
+
+
 def test_tables_without_bins_are_refused(model):
     with pytest.raises(ArchmodelError, match="lack bin_0 to bin_16"):
         model.parts(make_tables(3, bins=False))

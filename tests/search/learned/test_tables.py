@@ -65,6 +65,7 @@ def test_tables_with_bins(file):
         (PLAIN + "a,1,1,1\n", ['4:1 name stands in line 2 too ["a"]']),
         (PLAIN + "c,1,1\n", ["4:1  has 3 cells under a header of 4"]),
         (PLAIN + "c;d,1,1,1\n", ["4:1 name must be a name without ';'"]),
+        (PLAIN + "c,1e30,1,1\n", ["4:3 rows must be at most 1e+15"]),
         ("", ["1:None header is empty"]),
         ("name,rows,dim,pooling\n", ["has no tables"]),
     ],
