@@ -35,6 +35,10 @@ class Linear:
         """Seconds (S,)."""
         return np.asarray(_linear_inputs(tables, sets) @ self.coefficients)
 
+    def each(self, tables: TableFeatures) -> Array:
+        """Seconds that every table adds (T,); may be negative."""
+        return self.coefficients[1] + tables.matrix @ self.coefficients[2:]
+
 
 def _linear_inputs(tables: TableFeatures, sets: TableSets) -> Array:
     each = np.concatenate([np.ones((len(tables), 1)), tables.matrix], axis=1)

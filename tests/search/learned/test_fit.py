@@ -92,7 +92,10 @@ def test_the_linear_baseline_is_exact_where_costs_are_linear(tables):
     inputs = np.asarray(sets.matrix @ np.stack([np.ones(40), tables.matrix[:, 4]], 1))
     seconds = 3e-6 + inputs @ np.array([1e-6, 2e-8])
     linear = of_lists(_lists(sets), seconds, 40)
-    assert fit_linear(tables, linear).predict(tables, linear) == pytest.approx(seconds, rel=1e-6)
+    found = fit_linear(tables, linear)
+    assert found.predict(tables, linear) == pytest.approx(seconds, rel=1e-6)
+    alone = np.array([found.predict(tables, linear.of(np.array([t])))[0] for t in range(40)])
+    assert found.each(tables) + found.coefficients[0] == pytest.approx(alone, rel=1e-9)
 
 
 def test_sums_of_singles(tables, sets):
