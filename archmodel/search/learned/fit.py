@@ -37,7 +37,7 @@ class Linear:
 
     def each(self, tables: TableFeatures) -> Array:
         """Seconds that every table adds (T,); may be negative."""
-        return self.coefficients[1] + tables.matrix @ self.coefficients[2:]
+        return np.asarray(self.coefficients[1] + tables.matrix @ self.coefficients[2:])
 
 
 def _linear_inputs(tables: TableFeatures, sets: TableSets) -> Array:
