@@ -1,0 +1,105 @@
+"""The laws behind the ops of a design: what they state and what they read, each group of ops once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from archmodel.errors import ArchmodelError
+from archmodel.quantities import show
+from archmodel.report.explain import NOT_IN_A_FILE, Explanation, explain, reflowed
+from archmodel.report.html.text import label, lines, markup
+from archmodel.report.sources import origin_of, place
+from archmodel.report.words import one_line
+
+if TYPE_CHECKING:
+    from archmodel.design import Design
+    from archmodel.estimate.result import Estimate
+    from archmodel.report.reading import Input
+
+MOST_INPUTS = 7
+"""Inputs of a law that a figure tells; the section on laws has all."""
+
+Explained = dict[str, Explanation]
+"""An explanation for every op; ops of one kind and group share it."""
+
+
+def explained(estimate: Estimate) -> Explained:
+    """Explanations by name of op."""
+    found: Explained = {}
+    for phase in estimate.phases:
+        kinds: dict[tuple[object, ...], Explanation] = {}
+        for name in phase.ops:
+            work = estimate.op(name).op.work
+            kind = (type(work), *(str(getattr(work, key, "")) for key in ("dtype", "kind", "algorithm", "group")))
+            if kind not in kinds:
+                try:
+                    kinds[kind] = explain(estimate, name)
+                except ArchmodelError:
+                    continue
+            found[name] = kinds[kind]
+    return found
+
+
+def hints(found: Explained) -> dict[str, str]:
+    """By op, the law and its first inputs as a figure tells them: escaped."""
+    made: dict[int, str] = {}
+    for answer in found.values():
+        if id(answer) not in made:
+            law = answer.laws[0].name.removeprefix("archmodel.") if answer.laws else ""
+            inputs = [f"{label(_brief(path), 40)} = {label(value(seen), 24)}" for path, seen in _first(answer)]
+            made[id(answer)] = lines(f"law {label(law, 60)}" if law else "", *inputs)
+    return {name: made[id(answer)] for name, answer in found.items()}
+
+
+def _first(answer: Explanation) -> list[tuple[str, Input]]:
+    """Inputs that are quantities before those that are choices."""
+    ranked = sorted(answer.inputs.items(), key=lambda item: item[1].dimension is None)
+    return ranked[:MOST_INPUTS]
+
+
+def _brief(path: str) -> str:
+    return path.removeprefix("system.").removeprefix("node.")
+
+
+def value(seen: Input) -> str:
+    """An input as it is shown."""
+    found = seen.value
+    if isinstance(found, bool | str):
+        return one_line(str(found))
+    if isinstance(found, list | tuple):
+        return f"{len(found)} values"
+    if isinstance(found, int | float) or hasattr(found, "shape"):
+        return show(found, seen.dimension) if seen.dimension else f"{float(found):,.6g}"
+    return one_line(str(found))
+
+
+def section(found: Explained, design: Design) -> str:
+    """Every explanation once, folded, as HTML."""
+    members: dict[int, list[str]] = {}
+    for name, answer in found.items():
+        members.setdefault(id(answer), []).append(name)
+    by_id = {id(answer): answer for answer in found.values()}
+    return "".join(_folded(by_id[key], names, design) for key, names in members.items())
+
+
+def _folded(answer: Explanation, names: list[str], design: Design) -> str:
+    more = f" and {len(names) - 1:,} like it" if len(names) > 1 else ""
+    kind = type(answer.op.op.work).__name__
+    laws = "".join(
+        f"<h4>{markup(law.name)}</h4><pre>{markup(reflowed(law.text))}</pre>" for law in answer.laws
+    )  # what docstrings say, plugins' too
+    rows = "".join(_input(path, seen, design) for path, seen in sorted(answer.inputs.items()))
+    head = "<tr><th>input</th><th>value</th><th>status</th><th>source</th><th>where</th></tr>"
+    ops = markup(" ".join(names))
+    return (
+        f'<details class="law" data-ops="{ops}"><summary>{markup(names[0])}{more} <small>{markup(kind)}</small></summary>'
+        f'{laws}<div class="scroll"><table class="plain"><thead>{head}</thead><tbody>{rows}</tbody></table></div></details>'
+    )
+
+
+def _input(path: str, seen: Input, design: Design) -> str:
+    origin = origin_of(design, path)
+    status = "default" if origin is None else origin.status or ("stated" if origin.source else "assumed")
+    source = NOT_IN_A_FILE if origin is None else origin.source or ""
+    cells = (path, value(seen), status, source, place(origin))
+    return "<tr>" + "".join(f"<td>{markup(one_line(cell))}</td>" for cell in cells) + "</tr>"
