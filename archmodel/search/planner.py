@@ -18,6 +18,7 @@ from archmodel.search import own
 from archmodel.search.bound import lower_bound
 from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options
 from archmodel.search.solver import Effort, solve
+from archmodel.views import Viewed
 
 _WEIGHTS = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0), (0.5, 1.0))
 """Shares of local work and of exchange that the first plans balance: overlap hides some of either."""
@@ -36,7 +37,7 @@ _TRIALS = 32
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Viewed):
     """The best plan found. `value` is its estimate's iteration time; no plan of these tables is below `lower_bound`."""
 
     design: Design

@@ -106,7 +106,9 @@ def _takeaway(rows: dict[str, Array], uneven: dict[str, float], ranks: int) -> s
         return f"All {ranks:,} ranks carry the same load."
     rank = int(rows[worst].argmax())
     lost = float(rows[worst].max() - rows[worst].mean())
-    compute = f" All compute together: {percent(uneven['all compute'], 1)} above the mean." if "all compute" in uneven else ""
+    compute = (
+        f" All compute together: {percent(uneven['all compute'], 1)} above the mean." if "all compute" in uneven else ""
+    )
     return (
         f"Most is lost in {one_line(worst)}: rank {rank} takes {time(lost)} ({percent(single[worst], 1)}) longer than the "
         f"mean rank.{compute}"

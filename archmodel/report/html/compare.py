@@ -34,16 +34,21 @@ MOST = 8
 SAME = 1e-9
 
 
-def compare(estimates: Sequence[Estimate]) -> Page:
-    """Two or more designs; the first is what the others are held against. Raises ArchmodelError for other numbers."""
+def compare(estimates: Sequence[Estimate], names: Sequence[str] | None = None) -> Page:
+    """Two or more designs; the first is what the others are held against. `names`: to tell them by, where their own are
+    alike. Raises ArchmodelError for other numbers of designs."""
     if not 2 <= len(estimates) <= MOST:
         raise ArchmodelError(f"{len(estimates)} designs: a comparison takes 2 to {MOST}")
     tags = string.ascii_uppercase[: len(estimates)]
-    named = [(f"{tag}: {e.design.name or 'unnamed'}", e) for tag, e in zip(tags, estimates, strict=True)]
+    own = [e.design.name or "unnamed" for e in estimates]
+    called = own if len(set(own)) == len(own) or names is None else list(names)
+    named = [(f"{tag}: {name}", e) for tag, name, e in zip(tags, called, estimates, strict=True)]
     values, differing = outputs(named), inputs(named)
     count = plural(len(differing.rows), "value") + (" differs" if len(differing.rows) == 1 else " differ")
     sections = [
-        Section("inputs", "What differs", [differing if differing.rows else _SAME], note=f"{count} between the designs."),
+        Section(
+            "inputs", "What differs", [differing if differing.rows else _SAME], note=f"{count} between the designs."
+        ),
         Section("outputs", "What comes of it", [ratios(named, values), _table(named, values)]),
         Section("phases", "Where the time goes", [stack(named), groups(named)]),
         Section("levers", "What one percent more buys", [levers(named)]),
@@ -60,7 +65,7 @@ def compare(estimates: Sequence[Estimate]) -> Page:
             ("each", "Levers of each", elasticities),
         )
     ]
-    title = " against ".join(one_line(e.design.name or "unnamed") for e in estimates)
+    title = " against ".join(one_line(name) for name in called)
     return Page(title, f"{plural(len(estimates), 'design')}; ratios are to A", _tops(named), sections)
 
 
@@ -147,7 +152,9 @@ def ratios(named: Named, values: Outputs) -> Figure:
                 "textposition": "auto",
                 "cliponaxis": False,
                 "hovertext": [
-                    lines(label(name), *(f"{label(t, 30)}: {_shown(values[name], j)}" for j, (t, _) in enumerate(named)))
+                    lines(
+                        label(name), *(f"{label(t, 30)}: {_shown(values[name], j)}" for j, (t, _) in enumerate(named))
+                    )
                     for name in names
                 ],
                 "hoverinfo": "text",
@@ -199,7 +206,9 @@ def groups(named: Named) -> Table:
         cells: list[Cell] = [name, *(quantity(v, "seconds") if v is not None else ("", None) for v in row)]
         for v in row[1:]:
             change = (v or 0.0) - (row[0] or 0.0)
-            cells.append((f"{'+' if change > 0 else '-'}{time(abs(change))}", change) if abs(change) > SAME else ("", 0.0))
+            cells.append(
+                (f"{'+' if change > 0 else '-'}{time(abs(change))}", change) if abs(change) > SAME else ("", 0.0)
+            )
         rows.append(cells)
     tags = [tag.split(":")[0] for tag, _ in named]
     columns = [("ops", ""), *((tag, "s") for tag in tags), *((f"{tag} less A", "s") for tag in tags[1:])]

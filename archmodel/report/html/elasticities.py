@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from archmodel.estimate.result import Estimate
 
 MOST = 16
-LEAST = 0.0005
+LEAST = 0.005
 """Elasticities below it round to nothing."""
 
 
@@ -71,7 +71,9 @@ def _takeaway(shown: dict[str, float]) -> str:
     gain = min(shown, key=lambda name: shown[name])
     if shown[gain] >= 0:
         return "More of any rate buys nothing; shorter latencies do."
-    said = f"1 % more of {one_line(gain.removeprefix('system.'))} changes the iteration by {signed(shown[gain] / 100, 2)}"
+    said = (
+        f"1 % more of {one_line(gain.removeprefix('system.'))} changes the iteration by {signed(shown[gain] / 100, 2)}"
+    )
     others = [name for name in shown if name != gain]
     if not others:
         return f"{said}; nothing else matters."

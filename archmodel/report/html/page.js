@@ -40,6 +40,10 @@
   }
   function draw(div) {
     const figure = page.figures[div.id];
+    if (figure.custom) {
+      div.closest("figure").querySelector("button.png").hidden = true;
+      return Promise.resolve(figure.custom(div));
+    }
     const layout = Object.assign({}, figure.layout, { template: page.themes[theme()], autosize: true });
     if (narrow()) {
       for (const path of Object.keys(figure.narrow)) set(layout, path, figure.narrow[path]);
@@ -157,7 +161,7 @@
       body.replaceChildren(...state.rows.slice(0, state.shown).map((row) => {
         const line = element("tr");
         row.forEach((cell, index) => {
-          const kind = table.columns[index].unit ? "number" : text(cell).length > 60 ? "long" : "";
+          const kind = table.columns[index].unit ? "number" : text(cell).length > 60 ? "long" : text(cell).length > 12 ? "wide" : "";
           line.append(element("td", text(cell), kind));
         });
         return line;

@@ -78,7 +78,8 @@ class Page:
             + "\n".join(_section(section) for section in self.sections)
             + f"\n</main>\n<footer>archmodel {markup(__version__)}</footer>\n"
             f'<noscript><p class="note">The figures and tables of this page are drawn by its own script.</p></noscript>\n'
-            f'<script type="application/json" id="page-data">{data}</script>\n' + "\n".join(f"<script>{code}</script>" for code in scripts)
+            f'<script type="application/json" id="page-data">{data}</script>\n'
+            + "\n".join(f"<script>{code}</script>" for code in scripts)
             + "\n</body>\n</html>\n"
         )
 

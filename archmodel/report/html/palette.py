@@ -106,8 +106,9 @@ def faint(colour: str, share: float = 0.35) -> str:
 # --- themes ---------------------------------------------------------------------------------------------------
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-SEQUENTIAL = [[0, "#00224e"], [0.25, "#434e6c"], [0.5, "#7d7c78"], [0.75, "#bcae6c"], [1, "#fee838"]]
-"""Cividis (Nunez, Anderton, Renslow 2018), which looks alike to everyone."""
+SEQUENTIAL = [[0, "#2a63b8"], [0.25, "#6a8fc0"], [0.5, "#a3a8a6"], [0.75, "#d6b265"], [1, "#f5bd1f"]]
+"""From blue to yellow, as cividis (Nunez, Anderton, Renslow 2018), its ends moved so that both stand out from either
+background."""
 
 
 def _theme(paper: str, ink: str, grid: str, middle: str) -> dict[str, Any]:

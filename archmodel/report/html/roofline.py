@@ -86,7 +86,11 @@ def roofline(estimate: Estimate) -> Figure:
     high = max([p.intensity for p in points] + [3 * max(peaks.values()) / bandwidth]) * 3
     ridge = max(peaks.values()) / bandwidth
     roofs: list[dict[str, Any]] = [
-        _line([low, ridge], [low * bandwidth, ridge * bandwidth], f"{label(_memory(device))} {show(bandwidth, 'bandwidth')}")
+        _line(
+            [low, ridge],
+            [low * bandwidth, ridge * bandwidth],
+            f"{label(_memory(device))} {show(bandwidth, 'bandwidth')}",
+        )
     ]
     for dtype, peak in sorted(peaks.items(), key=lambda item: -item[1]):
         roofs.append(_line([peak / bandwidth, high], [peak, peak], f"{label(dtype)} {show(peak, 'flop_rate')}", "dash"))
@@ -157,4 +161,6 @@ def _takeaway(points: list[Kernel], peaks: dict[str, float]) -> str:
     heavy = max(points, key=lambda p: p.flops)
     reached = heavy.rate / peaks[heavy.dtype] if heavy.dtype in peaks else None
     said = f"Ops below the memory slope take {percent(slope / whole)} of the kernel time"
-    return f"{said}; {heavy.name}, the largest product, reaches {percent(reached)} of its peak." if reached else f"{said}."
+    return (
+        f"{said}; {heavy.name}, the largest product, reaches {percent(reached)} of its peak." if reached else f"{said}."
+    )

@@ -83,7 +83,13 @@ def _points(rows: Sequence[Row], x: str, y: str, name: str, colour: str, symbol:
         "name": name,
         "x": [getattr(row, x) for row in rows],
         "y": [getattr(row, y) for row in rows],
-        "marker": {"color": colour, "symbol": symbol, "size": 9, "opacity": 0.85, "line": {"width": 1.5, "color": colour}},
+        "marker": {
+            "color": colour,
+            "symbol": symbol,
+            "size": 9,
+            "opacity": 0.85,
+            "line": {"width": 1.5, "color": colour},
+        },
         "hovertext": [_hover(row) for row in rows],
         "hoverinfo": "text",
     }
@@ -112,16 +118,16 @@ def by_group(rows: Sequence[Row]) -> Figure:
             trace["x"] = [row.predicted / row.published for row in mine]
             trace["y"] = [names.index(row.group) + s for row, s in zip(mine, spread, strict=True)]
             traces.append(trace)
-    reach = max(max(row.predicted / row.published, row.published / row.predicted) for row in rows) * 1.1
-    reach = max(reach, 1 + 2 * BAND)
+    reach = max(1.1 * max(row.predicted / row.published for row in rows), 1 + 1.5 * BAND)
     band = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "x0": 1 - BAND, "x1": 1 + BAND, "layer": "below"}
     line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "layer": "below"}
-    ticks = [v for v in (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 10) if 1 / reach <= v <= reach]
+    low = min(min(row.predicted / row.published for row in rows) / 1.1, 1 - 1.5 * BAND)
+    ticks = [v for v in (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 10) if low <= v <= reach]
     if len(ticks) > 9:
         ticks = [v for v in ticks if v not in (0.9, 1.1)]
     layout = {
         "xaxis": {
-            "type": "log", "range": [-np.log10(reach), np.log10(reach)], "title": {"text": "predicted / published"},
+            "type": "log", "range": [np.log10(low), np.log10(reach)], "title": {"text": "predicted / published"},
             "tickvals": ticks, "ticktext": [f"{v:g}" for v in ticks],
         },
         "yaxis": {

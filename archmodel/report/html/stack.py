@@ -50,7 +50,9 @@ def stack(named: Sequence[tuple[str, Estimate]]) -> Figure:
                 "y": list(range(len(named))),
                 "marker": {"color": colour},
                 "hovertext": [
-                    lines(f"<b>{label(tag, 60)}</b>", f"{label(name)}: {time(s)}, {percent(s / float(e.iteration_time))}")
+                    lines(
+                        f"<b>{label(tag, 60)}</b>", f"{label(name)}: {time(s)}, {percent(s / float(e.iteration_time))}"
+                    )
                     for (tag, e), s in zip(named, seconds, strict=True)
                 ],
                 "hoverinfo": "text",
@@ -83,7 +85,8 @@ def stack(named: Sequence[tuple[str, Estimate]]) -> Figure:
 def _takeaway(named: Sequence[tuple[str, Estimate]], made: list[Pieces]) -> str:
     first, rest = made[0], made[1:]
     best = min(range(len(named)), key=lambda i: float(named[i][1].iteration_time))
-    said = f"{named[best][0]} has the shortest iteration, {time(named[best][1].iteration_time)}"
+    letters = [tag.split(":")[0] for tag, _ in named]
+    said = f"{letters[best]} has the shortest iteration, {time(named[best][1].iteration_time)}"
     changes = {
         (i, name): one.get((name, colour), 0.0) - first.get((name, colour), 0.0)
         for i, one in enumerate(rest, 1)
@@ -95,6 +98,4 @@ def _takeaway(named: Sequence[tuple[str, Estimate]], made: list[Pieces]) -> str:
     i, name = max(sorted(moved), key=lambda key: abs(moved[key]))
     change = moved[i, name]
     much = f"{time(abs(change))} {'longer' if change > 0 else 'shorter'}"
-    return f"{said}. The largest change is {name} of {named[i][0]}, {much} than that of {named[0][0]}."
-
-
+    return f"{said}. The largest change is {name} of {letters[i]}, {much} than that of {letters[0]}."

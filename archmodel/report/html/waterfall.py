@@ -133,7 +133,12 @@ def _bars(kind: str, colour: str, bars: list[tuple[int, float, Stretch]], period
         "textposition": "auto",
         "cliponaxis": False,
         "hovertext": [
-            lines(f"<b>{labels([s.name], 60)[0]}</b>", f"{time(s.seconds)}, {percent(s.seconds / period, 1)}", kind, s.where)
+            lines(
+                f"<b>{labels([s.name], 60)[0]}</b>",
+                f"{time(s.seconds)}, {percent(s.seconds / period, 1)}",
+                kind,
+                s.where,
+            )
             for *_, s in bars
         ],
         "hoverinfo": "text",
