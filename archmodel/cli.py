@@ -217,8 +217,8 @@ def report(path: Path, output: Path, sets: tuple[tuple[str, str], ...], root: Pa
     """Draw a design, or the table of a sweep or search, as one page.
 
     The page needs no network: timeline, where the time goes, roofline, balance, memory, traffic, levers, plan, sources;
-    of a table (a folder that a sweep wrote, or a parquet file), trade-offs and axes. Exits with 1 when a design does not
-    fit.
+    of a table (a folder that a sweep wrote, or a parquet file), trade-offs and axes. Exits with 1 when a design does
+    not fit.
     """
     from archmodel.report.html import opening
 
@@ -247,8 +247,8 @@ def report(path: Path, output: Path, sets: tuple[tuple[str, str], ...], root: Pa
 def compare(designs: tuple[Path, ...], output: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> None:
     """Draw designs side by side, differences first.
 
-    The first of DESIGNS is what the others are held against. --set changes all but the first, or, when there is only one,
-    compares it with itself changed.
+    The first of DESIGNS is what the others are held against. --set changes all but the first; of a single design, the
+    page compares it with itself changed.
     """
     from archmodel.estimate.estimate import estimate
     from archmodel.report.html.compare import compare as page

@@ -1,7 +1,7 @@
 """How values show themselves: notebooks ask for `_repr_html_`, users for `figure(name)`.
 
-What draws stands on a higher floor than what is drawn. So classes inherit `Viewed`, which knows drawers by name only; the
-package registers them when it is imported, and they are imported when something is first drawn.
+What draws stands on a higher floor than what is drawn. So classes inherit `Viewed`, which knows drawers by name only;
+the package registers them when it is imported, and they are imported when something is first drawn.
 """
 
 from __future__ import annotations

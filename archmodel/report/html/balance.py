@@ -110,6 +110,6 @@ def _takeaway(rows: dict[str, Array], uneven: dict[str, float], ranks: int) -> s
         f" All compute together: {percent(uneven['all compute'], 1)} above the mean." if "all compute" in uneven else ""
     )
     return (
-        f"Most is lost in {one_line(worst)}: rank {rank} takes {time(lost)} ({percent(single[worst], 1)}) longer than the "
-        f"mean rank.{compute}"
+        f"Most is lost in {one_line(worst)}: rank {rank} takes {time(lost)} ({percent(single[worst], 1)}) longer than "
+        f"the mean rank.{compute}"
     )

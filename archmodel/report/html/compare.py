@@ -135,7 +135,7 @@ def _table(named: Named, values: Outputs) -> Table:
 def ratios(named: Named, values: Outputs) -> Figure:
     """Outputs of every design over those of the first."""
     names = [name for name, (_, row) in values.items() if row[0]]
-    traces = []
+    traces: list[dict[str, Any]] = []
     for i, (tag, _) in enumerate(named[1:], 1):
         changes = []
         for name in names:
@@ -161,8 +161,14 @@ def ratios(named: Named, values: Outputs) -> Figure:
                 "marker": {"color": palette.SERIES[i % len(palette.SERIES)]},
             }
         )
+    ends = [0.0, *(x for trace in traces for x in trace["x"] if x is not None)]
+    reach = max(ends) - min(ends) or 1.0
     layout = {
-        "xaxis": {"ticksuffix": " %", "title": {"text": f"against {label(named[0][0], 40)}"}, "zeroline": True},
+        "xaxis": {
+            "ticksuffix": " %",
+            "title": {"text": f"against {label(named[0][0], 40)}"},
+            "range": [min(ends) - 0.22 * reach, max(ends) + 0.22 * reach],
+        },
         "yaxis": {
             "tickvals": list(range(len(names))),
             "ticktext": labels(names, 30),
@@ -190,7 +196,8 @@ def _said(named: Named) -> str:
         speed = float(estimate.throughput) / base
         fits = "" if estimate.fits else ", but does not fit"
         parts.append(f"{tag.split(':')[0]} has {speed:.3g} times the throughput of A{fits}")
-    return f"{'; '.join(parts)}. A takes {time(named[0][1].iteration_time)}, bound by {one_line(named[0][1].bound.resource)}."
+    first = named[0][1]
+    return f"{'; '.join(parts)}. A takes {time(first.iteration_time)}, bound by {one_line(first.bound.resource)}."
 
 
 def groups(named: Named) -> Table:

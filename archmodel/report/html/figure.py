@@ -35,7 +35,7 @@ class Figure:
 
     def to_plotly(self) -> PlotlyFigure:
         """The same as a figure of plotly's, titled with what it says, in the light theme."""
-        import plotly.graph_objects as go
+        import plotly.graph_objects as go  # type: ignore[import-untyped]
 
         spec = self.spec()
         head = f"{markup(self.title)}<br><sup>{markup(self.takeaway)}</sup>"

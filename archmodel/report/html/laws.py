@@ -92,8 +92,9 @@ def _folded(answer: Explanation, names: list[str], design: Design) -> str:
     head = "<tr><th>input</th><th>value</th><th>status</th><th>source</th><th>where</th></tr>"
     ops = markup(" ".join(names))
     return (
-        f'<details class="law" data-ops="{ops}"><summary>{markup(names[0])}{more} <small>{markup(kind)}</small></summary>'
-        f'{laws}<div class="scroll"><table class="plain"><thead>{head}</thead><tbody>{rows}</tbody></table></div></details>'
+        f'<details class="law" data-ops="{ops}">'
+        f"<summary>{markup(names[0])}{more} <small>{markup(kind)}</small></summary>{laws}"
+        f'<div class="scroll"><table class="plain"><thead>{head}</thead><tbody>{rows}</tbody></table></div></details>'
     )
 
 

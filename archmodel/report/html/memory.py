@@ -60,12 +60,10 @@ def memory(estimate: Estimate) -> Figure:
         at = {"xref": "paper", "yref": f"y{suffix}", "x0": 0, "x1": 1, "y0": capacity, "y1": capacity}
         if not far:
             shapes.append({"type": "line", **at, "line": line})
-        notes.append(
-            {
-                "xref": "paper", "x": 1, "xanchor": "right", "yref": f"y{suffix}", "y": high if far else capacity,
-                "yanchor": "top", "text": f"capacity {data(capacity)}{', far above' if far else ''}", "showarrow": False, "font": {"size": 11},
-            }
-        )  # fmt: skip
+        where = {"xref": "paper", "x": 1, "xanchor": "right", "yref": f"y{suffix}", "yanchor": "top"}
+        said = f"capacity {data(capacity)}{', far above' if far else ''}"
+        place = {**where, "y": high if far else capacity}
+        notes.append({**place, "text": said, "showarrow": False, "font": {"size": 11}})
     layout |= {"shapes": shapes, "annotations": notes}
     several = ranks > MOST_BARS
     return Figure(

@@ -48,11 +48,13 @@ def figure(estimate: Estimate, name: str) -> PlotlyFigure:
     return FIGURES[name](estimate).to_plotly()
 
 
+_LEFT = "style='text-align:left'"
+
+
 def _box(title: str, rows: list[tuple[str, str]], below: str = "") -> str:
     """A heading and pairs, without styles that would not suit a dark notebook."""
     body = "".join(
-        f"<tr><th style='text-align:left'>{markup(name)}</th><td style='text-align:left'>{markup(one_line(value))}</td></tr>"
-        for name, value in rows
+        f"<tr><th {_LEFT}>{markup(name)}</th><td {_LEFT}>{markup(one_line(value))}</td></tr>" for name, value in rows
     )
     return f"<div><h4>{markup(one_line(title))}</h4><table><tbody>{body}</tbody></table>{below}</div>"
 

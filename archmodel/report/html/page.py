@@ -35,8 +35,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """`title` and `subtitle` are plain text; `top` is HTML. `extra`: data for the scripts, in plain JSON types. `script`: one more of
-    this package's scripts, which draws figures of its own from `extra`."""
+    """`title` and `subtitle` are plain text; `top` is HTML. `extra`: data for the scripts, in plain JSON types.
+    `script`: one more of this package's scripts, which draws figures of its own from `extra`."""
 
     title: str
     subtitle: str
@@ -77,7 +77,7 @@ class Page:
             f"<nav>{links}</nav>\n<main>\n{self.top}\n"
             + "\n".join(_section(section) for section in self.sections)
             + f"\n</main>\n<footer>archmodel {markup(__version__)}</footer>\n"
-            f'<noscript><p class="note">The figures and tables of this page are drawn by its own script.</p></noscript>\n'
+            '<noscript><p class="note">The figures and tables of this page are drawn by its script.</p></noscript>\n'
             f'<script type="application/json" id="page-data">{data}</script>\n'
             + "\n".join(f"<script>{code}</script>" for code in scripts)
             + "\n</body>\n</html>\n"
@@ -107,7 +107,8 @@ def _block(block: Block, above: str) -> str:
     title = f"<h3>{markup(one_line(block.title))}</h3>" if block.title != above else ""
     return (
         f'<figure class="block"><figcaption><div>{title}<p class="takeaway">{said}</p></div>'
-        f'<button type="button" class="png" data-figure="{block.name}" aria-label="save as picture">PNG</button></figcaption>'
+        f'<button type="button" class="png" data-figure="{block.name}" aria-label="save as picture">PNG</button>'
+        "</figcaption>"
         f'<div class="plot" id="{block.name}" role="img" aria-label="{said}" style="min-height:{block.height}px"></div>'
         f"{note}</figure>"
     )

@@ -92,8 +92,9 @@ def of_path(path: str) -> str:
 
 _WORDS = (
     ("latency", "latency"), ("launch", "latency"), ("scale_out", "scale_out"), (".nic", "scale_out"),
-    ("scale_up", "scale_up"), ("host.link", "host"), (".hbm", "hbm"), (".memory", "hbm"), (".ddr", "ddr"), (".scm", "scm"),
-    (".ssd", "ssd"), (".cxl", "cxl"), ("peaks", "compute"), (".gpu", "compute"), ("accelerator", "compute"),
+    ("scale_up", "scale_up"), ("host.link", "host"), (".hbm", "hbm"), (".memory", "hbm"), (".ddr", "ddr"),
+    (".scm", "scm"), (".ssd", "ssd"), (".cxl", "cxl"), ("peaks", "compute"), (".gpu", "compute"),
+    ("accelerator", "compute"),
 )  # fmt: skip
 
 

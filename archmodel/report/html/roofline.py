@@ -120,7 +120,9 @@ def roofline(estimate: Estimate) -> Figure:
         "yaxis": {"type": "log", **si_axis("FLOP/s"), "dtick": 1},
         "hovermode": "closest",
     }
-    note = "Size of a point: its time. Bytes are those that an op asks for; what a cache serves may lift it above the slope."
+    note = (
+        "Size of a point: its time. Bytes are those that an op asks for: what a cache serves lifts it above the slope."
+    )
     return Figure("roofline", "Roofline", _takeaway(points, peaks), roofs, layout, height=420, note=note)
 
 

@@ -122,9 +122,7 @@ def by_group(rows: Sequence[Row]) -> Figure:
     band = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "x0": 1 - BAND, "x1": 1 + BAND, "layer": "below"}
     line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "layer": "below"}
     low = min(min(row.predicted / row.published for row in rows) / 1.1, 1 - 1.5 * BAND)
-    ticks = [v for v in (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 10) if low <= v <= reach]
-    if len(ticks) > 9:
-        ticks = [v for v in ticks if v not in (0.9, 1.1)]
+    ticks = [v for v in (0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10) if low <= v <= reach]
     layout = {
         "xaxis": {
             "type": "log", "range": [np.log10(low), np.log10(reach)], "title": {"text": "predicted / published"},
@@ -147,7 +145,12 @@ def by_group(rows: Sequence[Row]) -> Figure:
         traces,
         layout,
         height=110 + 46 * len(names),
-        narrow={"yaxis.ticktext": labels(names, 18), "yaxis.tickfont.size": 10, "xaxis.tickfont.size": 9},
+        narrow={
+            "yaxis.ticktext": labels(names, 18),
+            "yaxis.tickfont.size": 10,
+            "xaxis.tickangle": 0,
+            "xaxis.tickfont.size": 8,
+        },
         note=f"The band is {percent(BAND)} to either side. Filled points are held out: no constant was fitted on them.",
     )
 

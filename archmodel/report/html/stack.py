@@ -19,8 +19,8 @@ Pieces = dict[tuple[str, str], float]
 
 
 def pieces(estimate: Estimate) -> Pieces:
-    """Seconds by (name, colour): compute of each phase, exposed communication of each kind of link, and waits. They sum to
-    the iteration time."""
+    """Seconds by (name, colour): compute of each phase, exposed communication of each kind of link, and waits. They sum
+    to the iteration time."""
     rank, _ = busiest_and_median(estimate)
     found: Pieces = {}
     for op in estimate.ops:

@@ -42,8 +42,8 @@ class View:
 
     @cached_property
     def objectives(self) -> dict[str, bool]:
-        """Columns to trade against each other, and whether more is better: the search's own, else throughput and what it
-        costs."""
+        """Columns to trade against each other, and whether more is better: the search's own, else throughput and the
+        output that it is traded for."""
         found = _stated(self.results.meta.get("objectives"))
         found = {name: up for name, up in found.items() if name in self.results.names and self.varies(name)}
         for name in ("throughput", "iteration_time", *self.results.outputs):
@@ -180,12 +180,13 @@ def sweep(results: Results) -> Page:
 
 
 _CHOICE = (
-    '<div class="bar"><label>up <select id="pareto-y"></select></label><label>across <select id="pareto-x"></select></label>'
-    '<label>colour <select id="pareto-c"></select></label><button type="button" id="clear">clear selection</button></div>'
+    '<div class="bar"><label>up <select id="pareto-y"></select></label>'
+    '<label>across <select id="pareto-x"></select></label><label>colour <select id="pareto-c"></select></label>'
+    '<button type="button" id="clear">clear selection</button></div>'
 )
 _MAP = (
-    '<div class="bar"><label>across <select id="heat-x"></select></label><label>up <select id="heat-y"></select></label>'
-    '<label>best <select id="heat-z"></select></label></div>'
+    '<div class="bar"><label>across <select id="heat-x"></select></label>'
+    '<label>up <select id="heat-y"></select></label><label>best <select id="heat-z"></select></label></div>'
 )
 _COUNT = '<p class="note" id="selected"></p>'
 
@@ -246,7 +247,8 @@ def _pareto(view: View) -> Figure:
             reach = spread[0] if spread[0] == spread[1] else f"from {spread[0]} to {spread[1]}"
             ends.append(f"{one_line(name)} {reach}")
         count = int(view.on_front.sum())
-        said = f"{count:,} of {plural(len(view.answered), 'point')} {'is' if count == 1 else 'are'} on the front: {', '.join(ends)}."
+        verb = "is" if count == 1 else "are"
+        said = f"{count:,} of {plural(len(view.answered), 'point')} {verb} on the front: {', '.join(ends)}."
     held = len(view.shown)
     fewer = (
         f" The page holds {held:,} of {len(view.answered):,} points: the front, the best and an even choice."

@@ -19,8 +19,7 @@ Cell = str | tuple[str, float | None]
 
 @dataclass(frozen=True)
 class Table:
-    """`columns`: (heading, unit), a unit (or "number") for columns of numbers, "" for text. `link`: the column whose cells
-    name a figure's element."""
+    """`columns`: (heading, unit): a unit or "number" for numbers, "" for text. `page`: rows shown at first."""
 
     name: str
     columns: Sequence[tuple[str, str]]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archmodel import source
 from archmodel.parallel.placement import SCOPES
 from archmodel.quantities import itemsize
 from archmodel.report.html.table import Cell, Table, count, quantity, share
@@ -27,6 +26,11 @@ def _shares(parts: dict[str, float], most: int = 3) -> str:
     return shares(parts, most=most).replace(NO_BREAK, " ")
 
 
+def _some(value: float, kind: str) -> Cell:
+    """A number with its unit; zero is left blank."""
+    return quantity(value, kind) if value else ("", 0.0)
+
+
 def phases(estimate: Estimate) -> Table:
     """A row per group of ops."""
     rows: list[list[Cell]] = []
@@ -36,7 +40,8 @@ def phases(estimate: Estimate) -> Table:
         times = [quantity(phase.slowest, "seconds"), quantity(phase.median, "seconds")]
         rows.append([phase.phase, phase.name, *times, exposed, on(phase.stream), _shares(parts)])
     columns = [
-        ("phase", ""), ("ops", ""), ("slowest", "s"), ("median", "s"), ("exposed", "s"), ("on", ""), ("time goes to", ""),
+        ("phase", ""), ("ops", ""), ("slowest", "s"), ("median", "s"), ("exposed", "s"), ("on", ""),
+        ("time goes to", ""),
     ]  # fmt: skip
     return Table("phases", columns, rows, page=40)
 
@@ -50,9 +55,9 @@ def ops(estimate: Estimate) -> Table:
         wire = sum(on_rank(amount, rank) for amount in work.wire_bytes().values())
         rows.append(
             [
-                op.name, op.op.phase, type(work).__name__, quantity(op.slowest, "seconds"), quantity(op.median, "seconds"),
-                on("+".join(op.op.streams)), _shares(parts_on(op, rank), 2), quantity(on_rank(work.flops(), rank), "flops"),
-                quantity(memory, "bytes"), quantity(wire, "bytes"),
+                op.name, op.op.phase, type(work).__name__, quantity(op.slowest, "seconds"),
+                quantity(op.median, "seconds"), on("+".join(op.op.streams)), _shares(parts_on(op, rank), 2),
+                _some(on_rank(work.flops(), rank), "flops"), _some(memory, "bytes"), _some(wire, "bytes"),
             ]
         )  # fmt: skip
     columns = [
@@ -115,11 +120,13 @@ def published(estimate: Estimate) -> Table:
         rows.append(
             [
                 name.replace("_", " "), quantity(row["published"], kind), quantity(row["predicted"], kind),
-                share(row["error"], 1, signed=True), "calibrated" if row["calibrated"] else "held out", row["source"] or "",
+                share(row["error"], 1, signed=True), "calibrated" if row["calibrated"] else "held out",
+                row["source"] or "",
             ]
         )  # fmt: skip
     columns = [
-        ("quantity", ""), ("published", "SI"), ("predicted", "SI"), ("error", "fraction"), ("used for", ""), ("source", ""),
+        ("quantity", ""), ("published", "SI"), ("predicted", "SI"), ("error", "fraction"), ("used for", ""),
+        ("source", ""),
     ]  # fmt: skip
     return Table("published", columns, rows)
 
@@ -153,9 +160,3 @@ def leaves(design: Design) -> dict[str, str]:
             except (KeyError, IndexError, TypeError):
                 found[short] = ""
     return found
-
-
-def value_at(design: Design, path: str) -> object:
-    """A value as written, whole."""
-    node = source.at(design.tree, path)
-    return source.strip(node)

@@ -25,7 +25,7 @@ def timeline(estimate: Estimate, laws: Mapping[str, str] | None = None) -> Figur
     """Bars from the estimate's own starts and ends; `laws`: by op, what is also told when it is pointed at."""
     slowest, median = busiest_and_median(estimate)
     ranks = {median: "median", slowest: "slowest"} if estimate.program.ranks > 1 else {slowest: ""}
-    used = list(dict.fromkeys(s for op in estimate.ops for s in op.op.streams))
+    used = list(dict.fromkeys(str(s) for op in estimate.ops for s in op.op.streams))
     used.sort(key=lambda s: list(STREAMS).index(s) if s in STREAMS else len(STREAMS))
     origin = min((float(np.min(op.start)) for op in estimate.ops), default=0.0)
     rows = {(rank, stream): 0.0 for rank in (slowest, median) if rank in ranks for stream in used}
@@ -67,8 +67,8 @@ def timeline(estimate: Estimate, laws: Mapping[str, str] | None = None) -> Figur
         layout,
         height=round(70 + ROW * (at + 0.6)),
         narrow={"yaxis.ticktext": list(brief.values()), "yaxis.tickfont.size": 10},
-        note="One iteration in steady state. Drag to zoom, double-click to go back; point at a bar for its parts and the "
-        "inputs of its law, click it for the law. Pale bars: the iteration before, where it is still at work.",
+        note="One iteration in steady state. Drag to zoom, double-click to go back; point at a bar for its parts and "
+        "the inputs of its law, click it for the law. Pale bars: the iteration before, where it is still at work.",
     )
 
 
@@ -113,7 +113,7 @@ def _phase(
                 "hoverinfo": "text",
                 "customdata": ops,
                 "opacity": opacity,
-                "marker": {"color": palette.phase(phase), "line": {"width": 0.5, "color": "rgba(128,128,128,0.6)"}},
+                "marker": {"color": palette.phase(phase), "line": {"width": 0.5, "color": "rgba(255,255,255,0.4)"}},
             }
 
 
@@ -140,6 +140,6 @@ def _takeaway(estimate: Estimate, rank: int, streams: list[str]) -> str:
     longest = max(estimate.ops, key=lambda op: float(op.slowest))
     said = ", ".join(f"{STREAMS.get(s, s)} {percent(share)}" for s, share in busy.items() if share >= 0.005)
     return (
-        f"An iteration takes {time(period)}; busiest on rank {rank} is the {STREAMS.get(most, most)} ({said} of the time). "
-        f"The longest op is {longest.name}, {time(longest.slowest)}."
+        f"An iteration takes {time(period)}; busiest on rank {rank} is the {STREAMS.get(most, most)} ({said} of the "
+        f"time). The longest op is {longest.name}, {time(longest.slowest)}."
     )

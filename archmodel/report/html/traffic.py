@@ -35,8 +35,8 @@ def flows(estimate: Estimate) -> Flows:
 
 
 def used(estimate: Estimate) -> dict[str, float]:
-    """Share of the iteration in which each memory or link is at work: bytes over what its bandwidth could move, links by
-    the time that their stream is occupied on the busiest rank."""
+    """Share of the iteration in which each memory or link is at work: bytes over what its bandwidth could move, links
+    by the time that their stream is occupied on the busiest rank."""
     period = float(estimate.iteration_time)
     shares = {
         stream: float(np.max(estimate.busy(stream))) / period
@@ -89,8 +89,8 @@ def traffic(estimate: Estimate) -> Figure:
         {"margin": {"l": 4, "r": 4, "t": 8, "b": 8}},
         height=max(300, 90 + 24 * len(groups)),
         narrow={"font.size": 9},
-        note="Bytes of the mean rank in one iteration: reads and writes of a memory before any cache, bytes sent on links. Busy: "
-        "what the bandwidth would need for the bytes, or, for links, how long the busiest rank uses them.",
+        note="Bytes of the mean rank in one iteration: reads and writes of a memory before any cache, bytes sent on "
+        "links. Busy: what the bandwidth would need for the bytes, or, for links, how long the busiest rank uses them.",
     )
 
 
@@ -113,7 +113,7 @@ def _fewer(bands: Flows) -> Flows:
 def _takeaway(total: dict[str, float], busy: dict[str, float]) -> str:
     if not total:
         return "Nothing moves."
-    moved = ", ".join(f"{data(amount)} through {_name(c)}" if c.endswith(" memory") else f"{data(amount)} over the {_name(c)}"
-                      for c, amount in sorted(total.items(), key=lambda item: -item[1]))  # fmt: skip
+    ranked = sorted(total.items(), key=lambda item: -item[1])
+    moved = ", ".join(f"{data(n)} {'through' if c.endswith(' memory') else 'over the'} {_name(c)}" for c, n in ranked)
     most = max(busy, key=lambda c: busy[c], default="")
     return f"A rank moves {moved}." + (f" Busiest is {_name(most)}, {percent(busy[most])} of the time." if most else "")

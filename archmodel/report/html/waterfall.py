@@ -34,8 +34,8 @@ class Stretch:
 def stretches(estimate: Estimate) -> list[Stretch]:
     """Parts that sum to the iteration time, seen from the rank that computes most, then what is hidden beside them.
 
-    Compute is that of the rank. An exchange counts with the time in which the rank does not compute; two that wait at the
-    same time make `waiting` negative by what was counted twice.
+    Compute is that of the rank. An exchange counts with the time in which the rank does not compute; two that wait at
+    the same time make `waiting` negative by what was counted twice.
     """
     rank, _ = busiest_and_median(estimate)
     period = float(estimate.iteration_time)
@@ -111,8 +111,8 @@ def waterfall(estimate: Estimate) -> Figure:
         layout,
         height=90 + 22 * len(names),
         narrow={"yaxis.ticktext": brief, "yaxis.tickfont.size": 10},
-        note="Seen from the rank that computes most. Exposed: the rank does not compute meanwhile. Hidden: under compute, or "
-        "ahead of time; it does not lengthen the iteration.",
+        note="Seen from the rank that computes most. Exposed: the rank does not compute meanwhile. Hidden: under "
+        "compute, or ahead of time; it does not lengthen the iteration.",
     )
 
 
