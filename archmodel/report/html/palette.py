@@ -1,8 +1,8 @@
 """One colour for one meaning, in every figure of every page, and the two themes.
 
-Hues are those of Paul Tol's schemes "bright", "vibrant" and "medium contrast" (SRON technical note SRON/EPS/TN/09-002,
-2021), chosen so that members of one family differ for every kind of colour vision and stand out from either background.
-`tests/report/html/test_palette.py` holds that.
+Hues are those of Okabe and Ito ("Color Universal Design", 2008) and of Paul Tol's schemes "bright", "muted" and "medium
+contrast" (SRON technical note SRON/EPS/TN/09-002, 2021), chosen so that members of one family differ for every kind of
+colour vision and stand out from either background. `tests/report/html/test_palette.py` holds that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-PHASES = {"input": "#AA3377", "forward": "#3399DD", "backward": "#EE7733", "update": "#009988"}
+PHASES = {"input": "#AA3377", "forward": "#56B4E9", "backward": "#E69F00", "update": "#117733"}
 """Phases of an iteration."""
 
 RESOURCES = {
@@ -19,21 +19,21 @@ RESOURCES = {
     "scale_up": "#66CCEE",
     "scale_out": "#EE6677",
     "host": "#CCBB44",
-    "latency": "#888888",
+    "latency": "#BBBBBB",
 }
 """Streams, links and parts of a time: what an op waits for."""
 
-TIERS = {"hbm": "#228833", "ddr": "#BB8855", "cxl": "#AA77CC", "scm": "#DDAA33", "ssd": "#7788AA", "nand": "#7788AA"}
+TIERS = {"hbm": "#228833", "ddr": "#E69F00", "cxl": "#AA3377", "scm": "#DDCC77", "ssd": "#56B4E9"}
 """Memories. A tier of another name has a colour of its own that depends on the name alone."""
 
 ROLES = {
     "parameter": "#6699CC",
     "optimizer_state": "#EECC66",
-    "gradient": "#EE99AA",
+    "gradient": "#EE6677",
     "activation": "#997700",
     "input": "#AA3377",
-    "cache": "#66BBAA",
-    "reserved": "#888888",
+    "cache": "#66CCEE",
+    "reserved": "#BBBBBB",
 }
 """What a memory holds."""
 

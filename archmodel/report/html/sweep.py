@@ -85,10 +85,12 @@ class View:
 
     @cached_property
     def answered(self) -> Any:
-        """Indices of the rows with a value of every objective, or of any output."""
-        good = np.ones(len(self.results["point"]), dtype=bool)
-        for name in list(self.objectives)[:2] or self.results.outputs[:1]:
-            good &= np.isfinite(self.results[name].astype(np.float64))
+        """Indices of the rows with a value of the first two objectives, and of any output."""
+        goals = list(self.objectives)[:2]
+        known = [np.isfinite(self.results[n].astype(np.float64)) for n in self.results.outputs if self.numeric(n)]
+        good = np.any(known, axis=0) if known else np.ones(len(self.results["point"]), dtype=bool)
+        for name in goals:
+            good = good & np.isfinite(self.results[name].astype(np.float64))
         return np.flatnonzero(good)
 
     @cached_property
