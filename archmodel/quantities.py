@@ -85,6 +85,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("sample_rate", "a sample rate", "sample/s", ('"1.2 Msample/s"',), "kMG"),
         Dimension("lookup_rate", "a lookup rate", "lookup/s", ('"3 Glookup/s"',), "kMG"),
         Dimension("transfer_rate", "a transfer rate", "transfer/s", ('"3200 MT/s"',)),
+        Dimension("request_rate", "a rate of requests", "IO/s", ('"550 kIO/s"', '"1.5 MIO/s"'), "kMG"),
         Dimension("fraction", "a fraction from 0 to 1", "", ("0.85", '"85 %"'), most=1.0),
         Dimension("ratio", "a number of 0 or more", "", ("1.05",)),
     )
@@ -460,6 +461,7 @@ PositiveBytes = Annotated[Num, Quantity("bytes", positive=True)]
 PositiveBandwidth = Annotated[Num, Quantity("bandwidth", positive=True)]
 PositiveFlopRate = Annotated[Num, Quantity("flop_rate", positive=True)]
 PositiveHertz = Annotated[Num, Quantity("hertz", positive=True)]
+PositiveRequestRate = Annotated[Num, Quantity("request_rate", positive=True)]
 PositiveSeconds = Annotated[Num, Quantity("seconds", positive=True)]
 PositiveFraction = Annotated[Num, Quantity("fraction", positive=True)]
 PositiveRatio = Annotated[Num, Quantity("ratio", positive=True)]

@@ -16,6 +16,7 @@ from archmodel.memory.access import AccessFamily
 from archmodel.memory.dram.channel import DRAM
 from archmodel.memory.nmp import NMP
 from archmodel.memory.nmp.host import HOST
+from archmodel.memory.tier import MEMORIES
 from archmodel.network import SCALE_OUT, SCALE_UP
 from archmodel.parallel.plan import Plan, TablesPlan
 from archmodel.source import Provenance
@@ -79,7 +80,7 @@ def test_a_part_loads_by_itself(path):
         kinds = SCALE_UP if tree["kind"] in SCALE_UP.kinds() else SCALE_OUT
         model = source.validate(kinds.resolve(tree["kind"]), tree)
     elif folder == "memories":
-        kinds = next(family for family in (DRAM, NMP, HOST) if tree["kind"] in family.kinds())
+        kinds = next(family for family in (DRAM, NMP, HOST, MEMORIES) if tree["kind"] in family.kinds())
         model = source.validate(kinds.resolve(tree["kind"]), tree)
     elif folder == "access":
         model = source.validate(AccessFamily.resolve(tree["kind"]), tree)
