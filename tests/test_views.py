@@ -50,6 +50,7 @@ def test_what_has_no_drawer_shows_nothing() -> None:
 
 
 def test_estimating_imports_no_report(small_design: Path) -> None:
-    code = f"import sys, archmodel as am; am.estimate(am.load({str(small_design)!r})); print('archmodel.report' in sys.modules)"
+    code = f"import sys, archmodel as am; am.estimate(am.load({str(small_design)!r}))"
+    code += "; print('archmodel.report' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.report.html.browser import Browser, opened
 
 import archmodel as am
 from archmodel.estimate.result import Estimate
 from archmodel.sweep.results import Results
+from tests.report.html.browser import Browser, opened
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = '"><img src=x onerror=alert(2)>'

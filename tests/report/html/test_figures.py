@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.html.conftest import HOSTILE
 
 import archmodel as am
 from archmodel.errors import ArchmodelError
@@ -23,6 +23,7 @@ from archmodel.report.html.timeline import timeline
 from archmodel.report.html.traffic import flows, traffic
 from archmodel.report.html.waterfall import stretches, waterfall
 from archmodel.report.ranks import busiest_and_median, on_rank
+from tests.report.html.conftest import HOSTILE
 
 LARGE = Path("designs/neo_a_zionex_16x8.yaml")
 
@@ -119,7 +120,7 @@ def test_bars_of_one_row_do_not_overlap(each: Estimate) -> None:
                 rows.setdefault(y, []).append((base, base + x))
     for spans in rows.values():
         spans.sort()
-        assert all(b[0] >= a[1] - 1e-9 for a, b in zip(spans, spans[1:], strict=False))
+        assert all(b[0] >= a[1] - 1e-9 for a, b in pairwise(spans))
 
 
 def test_pointing_at_a_bar_tells_its_law_and_inputs(answer: Estimate) -> None:

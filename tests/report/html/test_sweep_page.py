@@ -25,7 +25,10 @@ def beaten(x: np.ndarray, y: np.ndarray, i: int, x_up: bool, y_up: bool) -> bool
     return bool(np.any(others & (a >= a[i]) & (b >= b[i]) & ((a > a[i]) | (b > b[i]))))
 
 
-@given(st.integers(0, 12).flatmap(lambda n: st.tuples(*[arrays(float, n, elements=NUMBERS)] * 2)), st.booleans(), st.booleans())
+PAIRS = st.integers(0, 12).flatmap(lambda n: st.tuples(*[arrays(float, n, elements=NUMBERS)] * 2))
+
+
+@given(PAIRS, st.booleans(), st.booleans())
 def test_the_front_is_what_brute_force_finds(xy: tuple[np.ndarray, np.ndarray], x_up: bool, y_up: bool) -> None:
     x, y = xy
     good = np.isfinite(x) & np.isfinite(y)
