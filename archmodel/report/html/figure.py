@@ -33,6 +33,15 @@ class Figure:
         answer: dict[str, Any] = rounded({"data": list(self.data), "layout": layout, "narrow": self.narrow})
         return answer
 
+    def packed(self) -> dict[str, Any]:
+        """The same for a page, each text of the traces once: `hovertext` holds places in `texts`."""
+        spec = self.spec()
+        places: dict[str, int] = {}
+        for trace in spec["data"]:
+            if isinstance(trace.get("hovertext"), list):
+                trace["hovertext"] = [places.setdefault(text, len(places)) for text in trace["hovertext"]]
+        return {**spec, "texts": list(places)}
+
     def to_plotly(self) -> PlotlyFigure:
         """The same as a figure of plotly's, titled with what it says, in the light theme."""
         import plotly.graph_objects as go  # type: ignore[import-untyped]

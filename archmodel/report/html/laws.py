@@ -8,6 +8,7 @@ from archmodel.errors import ArchmodelError
 from archmodel.quantities import show
 from archmodel.report.explain import NOT_IN_A_FILE, Explanation, explain, reflowed
 from archmodel.report.html.text import label, lines, markup
+from archmodel.report.ranks import parts_on, slowest_rank
 from archmodel.report.sources import origin_of, place
 from archmodel.report.words import one_line
 
@@ -24,19 +25,23 @@ Explained = dict[str, Explanation]
 
 
 def explained(estimate: Estimate) -> Explained:
-    """Explanations by name of op."""
+    """Explanations by name of op. Ops alike in kind of work, precision, algorithm, streams, tiers and in the parts of
+    their time are explained by the first of them."""
     found: Explained = {}
-    for phase in estimate.phases:
-        kinds: dict[tuple[object, ...], Explanation] = {}
-        for name in phase.ops:
-            work = estimate.op(name).op.work
-            kind = (type(work), *(str(getattr(work, key, "")) for key in ("dtype", "kind", "algorithm", "group")))
-            if kind not in kinds:
-                try:
-                    kinds[kind] = explain(estimate, name)
-                except ArchmodelError:
-                    continue
-            found[name] = kinds[kind]
+    known: dict[tuple[object, ...], Explanation | None] = {}
+    for op in estimate.ops:
+        work = op.op.work
+        said = tuple(str(getattr(work, key, "")) for key in ("dtype", "kind", "algorithm", "group", "epilogue"))
+        tiers = tuple(sorted(map(str, work.memory_bytes())))
+        alike = (type(work), said, op.op.streams, tiers, tuple(sorted(parts_on(op, slowest_rank(op)))))
+        if alike not in known:
+            try:
+                known[alike] = explain(estimate, op.name)
+            except ArchmodelError:
+                known[alike] = None
+        answer = known[alike]
+        if answer is not None:
+            found[op.name] = answer
     return found
 
 

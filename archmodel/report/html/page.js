@@ -44,6 +44,9 @@
       div.closest("figure").querySelector("button.png").hidden = true;
       return Promise.resolve(figure.custom(div));
     }
+    for (const trace of figure.texts ? figure.data : []) {
+      if (trace.hovertext) trace.hovertext = trace.hovertext.map((place) => figure.texts[place]);
+    }
     const layout = Object.assign({}, figure.layout, { template: page.themes[theme()], autosize: true });
     if (narrow()) {
       for (const path of Object.keys(figure.narrow)) set(layout, path, figure.narrow[path]);

@@ -48,7 +48,7 @@ class Page:
     def html(self) -> str:
         """The whole file. The same content gives the same bytes."""
         blocks = [block for section in self.sections for block in section.blocks]
-        figures = {block.name: block.spec() for block in blocks if isinstance(block, Figure)}
+        figures = {block.name: block.packed() for block in blocks if isinstance(block, Figure)}
         tables = {block.name: block.spec() for block in blocks if isinstance(block, Table)}
         data = script_json({"themes": THEMES, "figures": figures, "tables": tables, **self.extra})
         scripts = [plotly_js(), *(_asset(name) for name in (self.script, "page.js") if name)]

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LEAST = 0.004
 """Share of the iteration below which compute of a group is shown together with others."""
 
+MOST_COMPUTE, MOST_EXCHANGES = 18, 8
+"""Groups of ops, and exchanges, that have a bar of their own; the longest do."""
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -60,6 +63,9 @@ def stretches(estimate: Estimate) -> list[Stretch]:
             outside.append(Stretch(phase.name, "exposed", exposed, colour, on(phase.stream)))
         if whole - exposed > LEAST * period:
             hidden.append(Stretch(phase.name, "hidden", whole - exposed, colour, on(phase.stream)))
+    compute, rest_of_compute = _largest(compute, MOST_COMPUTE)
+    small += sum(s.seconds for s in rest_of_compute)
+    outside, hidden = _joined(outside, "other exchanges"), _joined(hidden, "other exchanges")
     if small > 0:
         compute.append(Stretch("other compute", "compute", small, palette.colour("compute"), on("compute")))
     shown = compute + outside
@@ -68,6 +74,22 @@ def stretches(estimate: Estimate) -> list[Stretch]:
         name = "waits for other ranks" if rest > 0 else "counted twice: waits that overlap"
         shown.append(Stretch(name, "waiting", rest, palette.NEUTRAL, ""))
     return shown + hidden
+
+
+def _largest(parts: list[Stretch], most: int) -> tuple[list[Stretch], list[Stretch]]:
+    """The `most` longest, in their order, and the others."""
+    kept = {id(s) for s in sorted(parts, key=lambda s: -s.seconds)[:most]}
+    return [s for s in parts if id(s) in kept], [s for s in parts if id(s) not in kept]
+
+
+def _joined(parts: list[Stretch], name: str) -> list[Stretch]:
+    """The longest exchanges, and the others together by where they run."""
+    kept, rest = _largest(parts, MOST_EXCHANGES)
+    together: dict[str, Stretch] = {}
+    for s in rest:
+        seconds = s.seconds + (together[s.where].seconds if s.where in together else 0.0)
+        together[s.where] = Stretch(f"{name} on {s.where}", s.kind, seconds, s.colour, s.where)
+    return [*kept, *together.values()]
 
 
 def waterfall(estimate: Estimate) -> Figure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,12 +24,13 @@ from archmodel.report.html.waterfall import stretches, waterfall
 from archmodel.report.ranks import busiest_and_median, on_rank
 from tests.report.html.conftest import HOSTILE
 
-LARGE = Path("designs/neo_a_zionex_16x8.yaml")
+CATALOGUE = ("neo_a_zionex_16x8", "resnet50_torus3d_4x4x4", "nvidia_dlrm_small_1xa100_inference")
+"""Many ranks and tables; layers on an accelerator; one rank that only serves."""
 
 
-@pytest.fixture(scope="module", params=["answer", "large"])
+@pytest.fixture(scope="module", params=["two nodes", *CATALOGUE])
 def each(request: pytest.FixtureRequest, answer: Estimate) -> Estimate:
-    return answer if request.param == "answer" else am.estimate(am.load(LARGE))
+    return answer if request.param == "two nodes" else am.estimate(am.load(f"designs/{request.param}.yaml"))
 
 
 def texts(value: object) -> list[str]:
@@ -75,13 +75,22 @@ def test_the_waterfall_adds_up_to_the_iteration(each: Estimate) -> None:
     assert compute == pytest.approx(on_rank(each.busy("compute"), rank), rel=1e-12)
 
 
-def test_exposed_and_hidden_are_the_whole_of_every_exchange(each: Estimate) -> None:
-    found = stretches(each)
-    for phase in each.phases:
+def test_exposed_and_hidden_are_the_whole_of_every_exchange(answer: Estimate) -> None:
+    found = stretches(answer)
+    for phase in answer.phases:
         if "compute" not in phase.stream.split("+"):
             mine = sum(s.seconds for s in found if s.name == phase.name and s.kind in ("exposed", "hidden"))
-            whole = sum(float(each.op(name).slowest) for name in phase.ops)
-            assert mine == pytest.approx(whole, rel=1e-9, abs=0.005 * each.iteration_time)
+            whole = sum(float(answer.op(name).slowest) for name in phase.ops)
+            assert mine == pytest.approx(whole, rel=1e-9, abs=0.005 * answer.iteration_time)
+
+
+def test_exposed_is_what_the_phases_say(each: Estimate) -> None:
+    exposed = sum(s.seconds for s in stretches(each) if s.kind == "exposed")
+    assert exposed == pytest.approx(sum(p.exposed or 0.0 for p in each.phases if "compute" not in p.stream))
+
+
+def test_a_waterfall_is_no_longer_than_a_screen(each: Estimate) -> None:
+    assert waterfall(each).height < 1000
 
 
 def test_bars_of_the_waterfall_begin_where_the_last_ended(each: Estimate) -> None:
