@@ -89,7 +89,7 @@ def inputs(named: Named) -> Table:
         values = [one.get(path, "") for one in found]
         if len(set(values)) > 1 and path != "name" and not path.startswith("published."):
             rows.append([path, *(one_line(value) or "-" for value in values)])
-    return Table("inputs-that-differ", [("field", ""), *((tag.split(":")[0], "") for tag, _ in named)], rows, page=40)
+    return Table("inputs-that-differ", [("field", ""), *((tag.split(":")[0], "") for tag, _ in named)], rows, page=15)
 
 
 Outputs = dict[str, tuple[str, list[float | None]]]

@@ -60,7 +60,11 @@ def elasticities(estimate: Estimate) -> Figure:
         [trace],
         layout,
         height=90 + 22 * max(len(names), 1),
-        narrow={"yaxis.ticktext": labels(names, 22), "yaxis.tickfont.size": 10},
+        narrow={
+            "xaxis.range": [1.2 * low, max(high, 0.5 * reach)],
+            "yaxis.ticktext": labels(names, 22),
+            "yaxis.tickfont.size": 10,
+        },
         note="Logarithmic derivative of the iteration time to each rate and latency of the system.",
     )
 

@@ -54,8 +54,18 @@ def cards(estimate: Estimate) -> list[Card]:
         power = f"{show(float(estimate.energy.power), 'watts')} mean power"
         found.append(("energy", show(float(estimate.energy.per_sample), "joules_per_sample"), power, ""))
     if estimate.cost is not None:
-        found.append(("cost", f"{money(float(estimate.cost.per_million_samples))}", "per million samples", ""))
+        usd, many = _readable(float(estimate.cost.per_million_samples))
+        found.append(("cost", money(usd), f"per {many} samples", ""))
     return found
+
+
+def _readable(usd: float) -> tuple[float, str]:
+    """Dollars for a million samples, or for as many more that it comes to a cent."""
+    for many in ("million", "billion"):
+        if usd >= 0.01 or usd <= 0:
+            return usd, many
+        usd *= 1e3
+    return usd, "trillion"
 
 
 def as_html(found: list[Card]) -> str:

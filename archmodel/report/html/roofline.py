@@ -13,7 +13,7 @@ from archmodel.report.html import palette
 from archmodel.report.html.figure import Figure, si_axis
 from archmodel.report.html.text import label, lines
 from archmodel.report.ranks import on_rank, slowest_rank
-from archmodel.report.words import data, percent, time
+from archmodel.report.words import DEVICE_TIER, data, percent, time
 
 if TYPE_CHECKING:
     from archmodel.estimate.result import Estimate
@@ -54,7 +54,7 @@ def kernels(estimate: Estimate) -> list[Kernel]:
     for op in estimate.ops:
         rank, work = slowest_rank(op), op.op.work
         flops, seconds = on_rank(work.flops(), rank), on_rank(op.time, rank)
-        moved = sum(on_rank(amount, rank) for tier, amount in work.memory_bytes().items() if tier == "hbm")
+        moved = sum(on_rank(amount, rank) for tier, amount in work.memory_bytes().items() if tier == DEVICE_TIER)
         if "compute" not in op.op.streams or min(flops, seconds, moved) <= 0:
             continue
         dtype = str(getattr(work, "dtype", ""))

@@ -29,7 +29,7 @@ def pieces(estimate: Estimate) -> Pieces:
             found[key] = found.get(key, 0.0) + on_rank(op.time, rank)
     for stretch in stretches(estimate):
         if stretch.kind in ("exposed", "waiting"):
-            name = f"exposed {stretch.where}" if stretch.kind == "exposed" else "waiting"
+            name = f"exposed {stretch.where.split(' + ')[-1]}" if stretch.kind == "exposed" else "waiting"
             found[name, stretch.colour] = found.get((name, stretch.colour), 0.0) + stretch.seconds
     return found
 

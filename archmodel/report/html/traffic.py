@@ -9,7 +9,7 @@ import numpy as np
 from archmodel.report.html import palette
 from archmodel.report.html.figure import Figure
 from archmodel.report.html.text import label, labels
-from archmodel.report.words import STREAMS, data, percent
+from archmodel.report.words import DEVICE_TIER, STREAMS, data, percent
 
 if TYPE_CHECKING:
     from archmodel.estimate.result import Estimate
@@ -17,19 +17,26 @@ if TYPE_CHECKING:
 MOST_GROUPS = 12
 """Groups with a band of their own; the rest are one."""
 
+DEVICE = f"{DEVICE_TIER} memory"
+
+MANY = 24
+"""With more groups of ops than that, kinds of work stand in their place."""
+
 Flows = dict[tuple[str, str], float]
 
 
 def flows(estimate: Estimate) -> Flows:
     """Mean bytes per rank and iteration by (group of ops, tier or link): reads and writes of a memory, bytes sent on a
     link."""
+    many = len({(phase.name, phase.phase) for phase in estimate.phases}) > MANY
     found: Flows = {}
     for phase in estimate.phases:
         for name in phase.ops:
             work = estimate.op(name).op.work
+            group = f"{type(work).__name__ if many else phase.name} ({phase.phase})"
             amounts = {f"{tier} memory": amount for tier, amount in work.memory_bytes().items()}
             for carrier, amount in {**amounts, **work.wire_bytes()}.items():
-                key = (f"{phase.name} ({phase.phase})", str(carrier))
+                key = (group, str(carrier))
                 found[key] = found.get(key, 0.0) + float(np.mean(amount))
     return {key: amount for key, amount in found.items() if amount > 0}
 
@@ -43,9 +50,9 @@ def used(estimate: Estimate) -> dict[str, float]:
         for stream in ("scale_up", "scale_out")
         if np.max(estimate.busy(stream)) > 0
     }
-    moved = sum(amount for (_, carrier), amount in flows(estimate).items() if carrier == "hbm memory")
+    moved = sum(amount for (_, carrier), amount in flows(estimate).items() if carrier == DEVICE)
     bandwidth = float(np.ravel(estimate.design.system.gpu.memory.bandwidth)[0])
-    return {"hbm memory": moved / bandwidth / period, **shares} if moved else shares
+    return {DEVICE: moved / bandwidth / period, **shares} if moved else shares
 
 
 def traffic(estimate: Estimate) -> Figure:

@@ -20,7 +20,7 @@ LEAST = 0.004
 """Share of the iteration below which compute of a group is shown together with others."""
 
 MOST_COMPUTE, MOST_EXCHANGES = 18, 8
-"""Groups of ops, and exchanges, that have a bar of their own; the longest do."""
+"""With more groups of ops, bars are kinds of work; with more exchanges, the longest have bars of their own."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def stretches(estimate: Estimate) -> list[Stretch]:
             outside.append(Stretch(phase.name, "exposed", exposed, colour, on(phase.stream)))
         if whole - exposed > LEAST * period:
             hidden.append(Stretch(phase.name, "hidden", whole - exposed, colour, on(phase.stream)))
-    compute, rest_of_compute = _largest(compute, MOST_COMPUTE)
-    small += sum(s.seconds for s in rest_of_compute)
+    if len(compute) > MOST_COMPUTE:
+        compute, small = _by_kind(estimate, rank), 0.0
     outside, hidden = _joined(outside, "other exchanges"), _joined(hidden, "other exchanges")
     if small > 0:
         compute.append(Stretch("other compute", "compute", small, palette.colour("compute"), on("compute")))
@@ -74,6 +74,17 @@ def stretches(estimate: Estimate) -> list[Stretch]:
         name = "waits for other ranks" if rest > 0 else "counted twice: waits that overlap"
         shown.append(Stretch(name, "waiting", rest, palette.NEUTRAL, ""))
     return shown + hidden
+
+
+def _by_kind(estimate: Estimate, rank: int) -> list[Stretch]:
+    """Compute by phase and kind of work, for models of many layers: `Gemm (backward)`."""
+    found: dict[str, float] = {}
+    for op in estimate.ops:
+        if "compute" in op.op.streams:
+            name = f"{type(op.op.work).__name__} ({op.op.phase})"
+            found[name] = found.get(name, 0.0) + on_rank(op.time, rank)
+    colour, where = palette.colour("compute"), on("compute")
+    return [Stretch(name, "compute", seconds, colour, where) for name, seconds in found.items() if seconds > 0]
 
 
 def _largest(parts: list[Stretch], most: int) -> tuple[list[Stretch], list[Stretch]]:
@@ -140,7 +151,9 @@ def waterfall(estimate: Estimate) -> Figure:
 
 def _bars(kind: str, colour: str, bars: list[tuple[int, float, Stretch]], period: float) -> dict[str, Any]:
     where = next((s.where for *_, s in bars if s.where), "")
-    name = {"compute": "compute", "waiting": "waiting", "iteration": "iteration"}.get(kind, f"{where}, {kind}")
+    name = {"compute": "compute", "waiting": "waiting", "iteration": "iteration"}.get(
+        kind, f"{where.split(' + ')[-1]}, {kind}"
+    )
     marker: dict[str, Any] = {"color": colour}
     if kind == "hidden":
         marker = {"color": palette.faint(colour), "line": {"width": 1, "color": colour}}
