@@ -62,6 +62,27 @@ def hostile(hostile_design: Path) -> Estimate:
 
 
 @pytest.fixture(scope="session")
+def layers(tmp_path_factory: pytest.TempPathFactory) -> Estimate:
+    """A model whose layers, and so whose ops, have hostile names, over two nodes."""
+    names = [name for name in HOSTILE if "." not in name]
+    listed = "\n".join(f"    {quoted(name)}: {{kind: linear, in_features: 64, out_features: 64}}" for name in names)
+    text = f"""
+name: {quoted(SCRIPT)}
+system: {{use: systems/dgx_a100.yaml, nodes: 2}}
+workload:
+  kind: layers
+  source: made up for tests
+  status: assumed
+  global_batch: 4096
+  layers:
+{listed}
+"""
+    path = tmp_path_factory.mktemp("layers") / "layers.yaml"
+    path.write_text(text, encoding="utf-8")
+    return am.estimate(am.load(path))
+
+
+@pytest.fixture(scope="session")
 def answer(two_node_design: Path) -> Estimate:
     """Sixteen ranks on two nodes."""
     return am.estimate(am.load(two_node_design))

@@ -47,17 +47,18 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture(scope="session")
-def pages(answer: Estimate, hostile: Estimate, grid: Results, rows: list[Row]) -> dict[str, Page]:
+def pages(answer: Estimate, hostile: Estimate, layers: Estimate, grid: Results, rows: list[Row]) -> dict[str, Page]:
     return {
         "report": report(answer),
         "hostile": report(hostile),
-        "compare": compare([hostile, answer]),
+        "layers": report(layers),
+        "compare": compare([hostile, layers, answer]),
         "sweep": sweep(grid),
         "scoreboard": scoreboard(rows),
     }
 
 
-NAMES = ("report", "hostile", "compare", "sweep", "scoreboard")
+NAMES = ("report", "hostile", "layers", "compare", "sweep", "scoreboard")
 
 
 class Elements(HTMLParser):
