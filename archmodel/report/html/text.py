@@ -31,7 +31,7 @@ def short(text: str, most: int = LONGEST) -> str:
 
 def label(text: str, most: int = LONGEST) -> str:
     """A name as plotly may draw it: on one line, and none of the HTML that plotly knows."""
-    return markup(short(one_line(text), most))
+    return html.escape(short(one_line(text), most), quote=False)  # plotly knows no &quot;
 
 
 def labels(texts: Sequence[str], most: int = LONGEST) -> list[str]:
