@@ -72,3 +72,7 @@ def test_equal_labels_are_told_apart() -> None:
 def test_short_is_short(text: str, most: int) -> None:
     cut = short(text, most)
     assert len(cut) <= max(most, 0) and (cut == text or "…" in cut)
+
+
+def test_plotly_shows_quotes_as_they_are() -> None:
+    assert label("a \"b\" 'c' & <d>") == "a \"b\" 'c' &amp; &lt;d&gt;"
