@@ -15,10 +15,13 @@ from archmodel.report.words import one_line
 if TYPE_CHECKING:
     from archmodel.design import Design
     from archmodel.estimate.result import Estimate
+    from archmodel.report.laws import Law
     from archmodel.report.reading import Input
 
-MOST_INPUTS = 7
+MOST_INPUTS = 8
 """Inputs of a law that a figure tells; the section on laws has all."""
+
+RATES = ("bandwidth", "flop_rate", "hertz", "lookup_rate", "transfer_rate")
 
 Explained = dict[str, Explanation]
 """An explanation for every op; ops of one kind and group share it."""
@@ -50,16 +53,28 @@ def hints(found: Explained) -> dict[str, str]:
     made: dict[int, str] = {}
     for answer in found.values():
         if id(answer) not in made:
-            law = answer.laws[0].name.removeprefix("archmodel.") if answer.laws else ""
+            first = answer.laws[0] if answer.laws else None
+            law = first.name.removeprefix("archmodel.") if first else ""
             inputs = [f"{label(_brief(path), 40)} = {label(value(seen), 24)}" for path, seen in _first(answer)]
-            made[id(answer)] = lines(f"law {label(law, 60)}" if law else "", *inputs)
+            made[id(answer)] = lines(
+                f"law {label(law, 60)}" if law else "", label(_equation(first), 72) if first else "", *inputs
+            )
     return {name: made[id(answer)] for name, answer in found.items()}
 
 
 def _first(answer: Explanation) -> list[tuple[str, Input]]:
-    """Inputs that are quantities before those that are choices."""
-    ranked = sorted(answer.inputs.items(), key=lambda item: item[1].dimension is None)
-    return ranked[:MOST_INPUTS]
+    """Rates first, then other quantities, then what is a plain number or a choice."""
+
+    def rank(item: tuple[str, Input]) -> int:
+        kind = item[1].dimension
+        return 2 if kind is None else 0 if kind in RATES else 1
+
+    return sorted(answer.inputs.items(), key=rank)[:MOST_INPUTS]
+
+
+def _equation(law: Law) -> str:
+    """The first equation that a law sets apart."""
+    return next((line.strip() for line in law.text.splitlines() if line[:1] == " " and "=" in line), "")
 
 
 def _brief(path: str) -> str:

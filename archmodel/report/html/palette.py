@@ -129,7 +129,12 @@ def _theme(paper: str, ink: str, grid: str, middle: str) -> dict[str, Any]:
             "font": {"family": FONT, "size": 12, "color": ink},
             "colorway": list(SERIES),
             "colorscale": {"diverging": diverging, "sequential": SEQUENTIAL, "sequentialminus": SEQUENTIAL},
-            "hoverlabel": {"align": "left", "bgcolor": paper, "bordercolor": grid, "font": {"color": ink, "size": 12}},
+            "hoverlabel": {
+                "align": "left",
+                "bgcolor": paper,
+                "bordercolor": grid,
+                "font": {"family": FONT, "color": ink, "size": 12},
+            },
             "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)"},
             "margin": {"l": 8, "r": 12, "t": 28, "b": 8},
             "xaxis": axis,

@@ -183,10 +183,23 @@ def test_printing_is_light_and_fits_the_paper(browser: Browser, files: dict[str,
     browser.open(files["report"], dark=True)
     browser.run("window.dispatchEvent(new Event('beforeprint'))")
     assert browser.run("return document.documentElement.dataset.theme") == "light"
+    scheme = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.command("Emulation.setEmulatedMedia", {"media": "print", "features": scheme})
+    screen = {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.command("Emulation.setDeviceMetricsOverride", screen)
+    cut = """
+        const right = document.documentElement.clientWidth + 1;
+        const tables = Array.from(document.querySelectorAll('.table table'));
+        const over = tables.filter((t) => t.getBoundingClientRect().right > right);
+        return over.map((t) => t.parentNode.parentNode.dataset.table);
+    """
+    assert browser.run(cut) == []
     widths = browser.run("return Array.from(document.querySelectorAll('.plot'), (d) => d._fullLayout.width)")
     assert max(widths) <= 700
+    browser.command("Emulation.setEmulatedMedia", {"media": "", "features": scheme})
     browser.run("window.dispatchEvent(new Event('afterprint'))")
     assert browser.run("return document.documentElement.dataset.theme") == "dark"
+    browser.command("Emulation.setDeviceMetricsOverride", {**screen, "width": WIDE})
     browser.until("return document.getElementById('timeline')._fullLayout.width > 900")
 
 

@@ -142,7 +142,12 @@ def test_pointing_at_a_bar_tells_its_law_and_inputs(answer: Estimate) -> None:
         for text, op in zip(trace["hovertext"], trace["customdata"], strict=True)
         if op == "table.lookup"
     )
-    assert "law components." in lookup and "gpu.hbm.bandwidth = " in lookup and "time goes to" in lookup
+    assert (
+        "law components." in lookup
+        and " t = " in f" {lookup.replace('<br>', ' ')}"
+        and "gpu.hbm.bandwidth = " in lookup
+        and "time goes to" in lookup
+    )
 
 
 def test_no_kernel_is_above_its_roof_by_more_than_its_cache_gives(answer: Estimate) -> None:
