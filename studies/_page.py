@@ -1,0 +1,181 @@
+"""What the studies share: pages made of figures, tables and the paragraph that every study owes its reader.
+
+Not a study. A study builds a `Study` and hands it to `main`, which prints it, writes its page and says where that is.
+The page is one of `archmodel.report.html`: the same palette, themes, sortable tables and offline script as a report.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from archmodel.report.html import palette
+from archmodel.report.html.figure import Figure
+from archmodel.report.html.page import Block, Page, Section
+from archmodel.report.html.table import Table
+from archmodel.report.html.text import label, labels, markup
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What was published, what we predict, and why the two differ: a paragraph each, plain text."""
+
+    published: str
+    predicted: str
+    why: str
+
+    def html(self) -> str:
+        """The three beside each other's names."""
+        rows = (("Published", self.published), ("Predicted", self.predicted), ("Why they differ", self.why))
+        inner = "".join(f"<h4>{name}</h4><p class='takeaway'>{markup(text)}</p>" for name, text in rows)
+        return f'<div class="block">{inner}</div>'
+
+
+@dataclass(frozen=True)
+class Study:
+    """`takeaway`: one sentence computed from the results, the same every time. `parts`: sections of the page."""
+
+    title: str
+    takeaway: str
+    claims: Sequence[Claim]
+    parts: Sequence[Section]
+    script: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def html(self) -> str:
+        """The page; the takeaway also stands in its description, where the gallery finds it."""
+        first = Section("claims", "What is claimed", [claim.html() for claim in self.claims])
+        text = Page(self.title, self.takeaway, "", [first, *self.parts], self.extra, self.script).html()
+        return text.replace("<title>", f'<meta name="description" content="{markup(self.takeaway)}">\n<title>', 1)
+
+    def lines(self) -> list[str]:
+        """The study in lines of text: claims, then what every figure says."""
+        said = [self.title, self.takeaway]
+        for claim in self.claims:
+            said += ["", f"published: {claim.published}", f"predicted: {claim.predicted}", f"why: {claim.why}"]
+        for part in self.parts:
+            said += ["", part.title]
+            said += [f"  {b.title}: {b.takeaway}" for b in part.blocks if isinstance(b, Figure)]
+            said += [line for b in part.blocks if isinstance(b, Table) for line in _rows(b)]
+        return said
+
+
+def _rows(table: Table) -> list[str]:
+    """A table as text; long cells are cut."""
+    body = [[c if isinstance(c, str) else c[0] for c in row] for row in table.rows]
+    rows = [[name for name, _ in table.columns], *body]
+    width = [min(max(len(row[i]) for row in rows), 44) for i in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell[:w].rjust(w) if unit else cell[:w].ljust(w)
+            for cell, w, (_, unit) in zip(row, width, table.columns, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def main(describe: str | None, build: Callable[[], Study], name: str, arguments: Sequence[str] | None = None) -> int:
+    """The command line of a study: builds it, prints it, writes its page."""
+    parser = argparse.ArgumentParser(description=(describe or "").splitlines()[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path(f"{name}.html"), help="the page to write")
+    chosen = parser.parse_args(arguments)
+    study = build()
+    print("\n".join(study.lines()))
+    chosen.output.write_text(study.html(), encoding="utf-8")
+    print(f"\nfigures in {chosen.output}")
+    return 0
+
+
+# --- figures ----------------------------------------------------------------------------------------------------
+
+
+def bars(
+    name: str, title: str, takeaway: str, names: Sequence[str], series: Mapping[str, Sequence[float]],
+    axis: Mapping[str, Any], *, stacked: bool = False, marks: Mapping[str, float] | None = None, note: str = "",
+    colours: Mapping[str, str] | None = None,
+) -> Figure:  # fmt: skip
+    """Bars that lie, one group for each of `names`, a colour for each of `series`. `marks`: values drawn across as
+    dotted lines, by what they are."""
+    at = list(range(len(names)))
+    thick = 26 if stacked else 14 * len(series) + 10
+    given = colours or {}
+    data = [
+        {
+            "type": "bar", "orientation": "h", "name": label(key), "x": list(values), "y": at,
+            "marker": {"color": given.get(key, palette.SERIES[i % len(palette.SERIES)])},
+            "hovertemplate": "%{x:.4~s}" + str(axis.get("ticksuffix", "")) + f"<extra>{label(key)}</extra>",
+        }
+        for i, (key, values) in enumerate(series.items())
+    ]  # fmt: skip
+    layout: dict[str, Any] = {
+        "barmode": "relative" if stacked else "group",
+        "showlegend": len(series) > 1,
+        "xaxis": dict(axis),
+        "yaxis": {
+            "tickvals": at, "ticktext": labels(list(names), 34), "range": [len(names) - 0.4, -0.6],
+            "fixedrange": True, "showgrid": False,
+        },
+        **across(marks or {}, "x"),
+    }  # fmt: skip
+    narrow = {"yaxis.ticktext": labels(list(names), 18), "yaxis.tickfont.size": 9}
+    height = 120 + (26 if marks else 0) + max(thick, 24) * len(names)
+    return Figure(name, title, takeaway, data, layout, height=height, narrow=narrow, note=note)
+
+
+def curves(
+    name: str, title: str, takeaway: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    x: Mapping[str, Any], y: Mapping[str, Any], *, marks: Mapping[str, float] | None = None, note: str = "",
+    points: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None, height: int = 360,
+) -> Figure:  # fmt: skip
+    """Lines with markers by name, each (x, y); `points`: published ones, drawn as open diamonds."""
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter", "mode": "lines+markers", "name": label(key), "x": list(a), "y": list(b),
+            "line": {"color": palette.SERIES[i % len(palette.SERIES)], "width": 2},
+        }
+        for i, (key, (a, b)) in enumerate(series.items())
+    ]  # fmt: skip
+    data += [
+        {
+            "type": "scatter", "mode": "markers", "name": label(key), "x": list(a), "y": list(b),
+            "marker": {"symbol": "diamond-open", "size": 12, "color": palette.CALIBRATED, "line": {"width": 2.5}},
+        }
+        for key, (a, b) in (points or {}).items()
+    ]  # fmt: skip
+    layout = {"xaxis": dict(x), "yaxis": dict(y), "hovermode": "closest", "showlegend": True, **across(marks or {})}
+    return Figure(name, title, takeaway, data, layout, height=height, note=note)
+
+
+def across(marks: Mapping[str, float], axis: str = "y") -> dict[str, Any]:
+    """Dotted lines at values of an axis, with their names."""
+    if not marks:
+        return {}
+    other = "y" if axis == "x" else "x"
+    line = {"type": "line", f"{other}ref": "paper", f"{other}0": 0, f"{other}1": 1}
+    shapes = [
+        {**line, f"{axis}0": v, f"{axis}1": v, "line": {"color": palette.NEUTRAL, "width": 1.5, "dash": "dot"}}
+        for v in marks.values()
+    ]
+    place = {"showarrow": False, f"{other}ref": "paper", f"{other}": 0 if axis == "x" else 1}
+    anchor = {"yanchor": "bottom", "xanchor": "right"} if axis == "y" else {"yanchor": "bottom", "xanchor": "center"}
+    notes = [
+        {**place, **anchor, axis: v, "text": label(k), "font": {"size": 11}, "bgcolor": "rgba(127,127,127,.12)"}
+        for k, v in marks.items()
+    ]
+    return {"shapes": shapes, "annotations": notes}
+
+
+def drawn(name: str, title: str, takeaway: str, figure: Any, *, height: int = 400, note: str = "") -> Figure:
+    """A figure made with plotly's own classes; its title and template are left to the page."""
+    spec = figure.to_plotly_json()
+    layout = {k: v for k, v in spec["layout"].items() if k not in ("template", "title", "height", "width")}
+    return Figure(name, title, takeaway, spec["data"], layout, height=height, note=note)
+
+
+def section(name: str, title: str, *blocks: Block, note: str = "", beside: bool = False) -> Section:
+    """A section of a page."""
+    return Section(name, title, blocks, beside, note)
