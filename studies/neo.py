@@ -41,8 +41,8 @@ SPEED_UP = 40.0
 """Neo's abstract: up to 40x over existing systems, which are training on CPU parameter servers."""
 PUBLISHED_BYTES = {"fp32, Adagrad": 96e12, "fp16, row-wise Adagrad": 24e12}
 """Bytes of model F in the naive form and as trained: remembered, but its arithmetic holds: 12e12 x 4 x 2, 12e12 x 2."""
-RESERVES = (0.0, 0.15, 0.3, 0.45, 0.6)
-"""Shares of HBM that placements leave to activations and exchanges, tried in turn."""
+HBM_PARTS = (0.85, 0.75, 0.65, 0.55)
+"""Parts of HBM that tables may fill, tried in turn."""
 SERVERS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 KINDS: dict[str, tuple[str, ...]] = {
     "table-wise": ("table_wise",),
@@ -78,14 +78,31 @@ def sized(model: str, gpus: int, batch: int | None = None, **plan: Any) -> Desig
 
 @cache
 def scaling(model: str, gpus: tuple[int, ...] = GPUS, batch: int | None = None) -> dict[int, Estimate]:
-    """Estimates by number of GPUs. As little of HBM is left to activations as lets it fit; what never fits is left out."""
+    """Estimates by number of GPUs. Where the automatic placement leaves too little HBM to activations, every so manieth
+    table goes to host memory instead; sizes that hold the model in no such way are left out."""
     found = {}
     for n in gpus:
-        tried = (am.estimate(sized(model, n, batch, memory_reserve=r)) for r in RESERVES)
+        here = sized(model, n, batch)
+        tried = (am.estimate(d) for d in (here, *(spilt(here, part) for part in HBM_PARTS)))
         answer = next((e for e in tried if e.fits), None)
         if answer is not None:
             found[n] = answer
     return found
+
+
+def spilt(base: Design, part: float) -> Design:
+    """The design with tables in HBM up to `part` of it, evenly chosen by their order, and the others in host memory."""
+    tables = base.workload.table_arrays
+    kind = str(base.plan.tables.default.sharding)
+    size = float(tables.num_embeddings @ tables.embedding_dim) * 2.0
+    room = part * base.layout.ranks * float(np.asarray(base.system.gpu.memory.capacity))
+    away = max(1.0 - room / size, 0.0)
+    steps = np.floor(np.arange(len(tables) + 1) * away)
+    assign = {
+        name: {"sharding": kind if kind != "auto" else "table_wise", "tier": "ddr" if gone else "hbm", **STORED}
+        for name, gone in zip(tables.names, np.diff(steps) > 0, strict=True)
+    }
+    return with_assigned(base, assign)
 
 
 def scaling_figures() -> list[Figure | Table]:
@@ -93,7 +110,7 @@ def scaling_figures() -> list[Figure | Table]:
     a, f, strong = scaling("a"), scaling("f"), scaling("a", (64, 128, 256, 512), 65536)
     most, least = max(a), min(n for n in a if "ddr" not in tiers(a[n]))
     kept = a[most].throughput / most / (a[least].throughput / least)
-    spilt = f"below {least} its tables spill into host memory. " if min(a) < least else ""
+    below = f"; below {least} its tables spill into host memory" if min(a) < least else ""
     series = {
         f"model A, {LOCAL_BATCH} samples a GPU": (list(a), [e.throughput for e in a.values()]),
         "model A, 65,536 samples in all": (list(strong), [e.throughput for e in strong.values()]),
@@ -102,8 +119,8 @@ def scaling_figures() -> list[Figure | Table]:
     x = {"type": "log", "tickvals": list(GPUS), "ticktext": [str(n) for n in GPUS], "title": {"text": "GPUs"}}
     figure = curves(
         "scaling", "Throughput over GPUs",
-        f"From {least} to {most} GPUs model A keeps {kept:.0%} of its throughput per GPU; {spilt}Model F starts at "
-        f"{min(f)} of these sizes: fewer do not hold its 24 TB.",
+        f"From {least} to {most} GPUs model A keeps {kept:.0%} of its throughput per GPU{below}. Model F starts at "
+        f"{min(f)}: none of the smaller sizes holds its 24 TB.",
         series, x, {"type": "log", **si_axis("/s", "samples per second"), "dtick": 1},
         points={
             "Neo, model A (remembered)": ([128], [PUBLISHED_A]),
