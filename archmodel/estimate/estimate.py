@@ -108,12 +108,11 @@ def _over_ranks(amounts: list[Array], program: Program) -> Array:
 
 def _cost(system: System, program: Program, energy: Energy | None, period: Array) -> Cost | None:
     """Capital written off linearly over the lifetime plus electricity; None without prices or a lifetime."""
-    economics = system.economics
-    if economics is None or system.node.price is None or energy is None:
+    economics, price = system.economics, system.price
+    if economics is None or price is None or energy is None:
         return None
-    price_of_all = (_points(system.node.price) + _points(economics.network_price)) * system.nodes
     return Cost(
-        capital=price_of_all * period / _points(economics.lifetime),
+        capital=price * period / _points(economics.lifetime),
         electricity=energy.iteration * _points(economics.facility_overhead) * _points(economics.electricity),
         samples=energy.samples,
     )

@@ -100,13 +100,14 @@ def plan(
     budget: float | None = None,
     *,
     seed: int = 0,
+    trials: int | None = None,
     weights: Weights | None = None,
     limits: Limits | Restrictions | None = None,
     progress: Callable[[float, float, float], None] | None = None,
 ) -> Plan:
     """Place every table anew: kind, pieces, tier and ranks; dtypes and optimizers stay as the plan says.
 
-    `budget` in seconds; without one, a fixed number of plans is tried and the answer is the same every time. Starts
+    `budget` in seconds; without one, `trials` plans are tried and the answer is the same every time. Starts
     from the plan as written and from `auto`, so it is never worse than either (where they fit and keep the `limits`).
     `weights`: what to judge by, iteration time alone when left out. `progress` is called with seconds so far, value and
     bound. Raises NoPlan when nothing fits.
@@ -129,7 +130,7 @@ def plan(
                 search.consider("as written", design)
             search.consider("auto", with_tables(search.design, {"default": _default(design)}))
             now = time.perf_counter()
-            search.run(now + (deadline - now) / (len(counts) - i), seed)
+            search.run(now + (deadline - now) / (len(counts) - i), seed, trials)
     except KeyboardInterrupt:
         interrupted = True
     found = [s for s in finds if s.best is not None]
@@ -208,7 +209,7 @@ class _Search:
             self.first.unit = float(answer.iteration_time), self.first.design.system.nodes
         return self.weights.score(answer, *self.first.unit)
 
-    def run(self, deadline: float, seed: int) -> None:
+    def run(self, deadline: float, seed: int, trials: int | None = None) -> None:
         """Plans for several weights of the terms, then for weights near the best ones."""
         shared, terms, floor = own.options(self.design)
         if not shared.names:
@@ -224,7 +225,8 @@ class _Search:
         best_route = 0
         masks = [np.array([k in kinds for k in shared.kinds]) for kinds in _ROUTES]
         scales = {k: np.array([kind == k for kind in shared.kinds]) for k in ("data_parallel", "row_wise")}
-        trials = _TRIALS if np.isinf(deadline) else 10**9
+        if trials is None:
+            trials = _TRIALS if np.isinf(deadline) else 10**9
         for i in range(trials):
             if time.perf_counter() > deadline:
                 return

@@ -62,6 +62,10 @@ class Axis:
     scale: Scale = "linear"
     whole: bool = False
     numeric: bool = False
+    names: tuple[str, ...] = ()
+    """What its values are called in tables, where they have names of their own."""
+    bundle: bool = False
+    """Whether a value is a mapping of paths to what they are set to together; `path` is then only a name."""
 
     @property
     def unit(self) -> str:
@@ -103,6 +107,11 @@ class Axis:
             return self.values[int(code)]
         return int(code) if self.whole else float(code)
 
+    def changes(self, code: float) -> dict[str, Any]:
+        """What the design is changed to, by path."""
+        value = self.value(code)
+        return dict(value) if self.bundle else {self.path: value}
+
     def column(self, codes: Array) -> npt.NDArray[Any]:
         """The values at `codes` as a column of the table: numbers, truth values or labels."""
         if self.dimension is not None or self.values is None:
@@ -113,6 +122,8 @@ class Axis:
     def labels(self) -> Sequence[Any]:
         """`values` as cells of one column: as they are when all are numbers or truth values, else text."""
         assert self.values is not None
+        if self.names:
+            return self.names
         for kind in (bool, int, float):
             if all(type(v) is kind for v in self.values):
                 return self.values
@@ -125,7 +136,8 @@ class Axis:
         """What it is, for a manifest."""
         answer: dict[str, Any] = {"path": self.path, "unit": self.unit, "numeric": self.numeric}
         if self.values is not None:
-            return {**answer, "values": json.loads(_json(list(self.values)))}
+            called = {"names": list(self.names)} if self.names else {}
+            return {**answer, **called, "values": json.loads(_json(list(self.values)))}
         return {**answer, "from": self.low, "to": self.high, "scale": self.scale, "whole": self.whole}
 
 

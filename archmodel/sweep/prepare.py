@@ -21,7 +21,7 @@ from archmodel.quantities import to_si
 from archmodel.source import Mark
 from archmodel.sweep.axes import Axis, Range
 from archmodel.sweep.job import Job, sizes
-from archmodel.sweep.outputs import OUTPUTS, unknown
+from archmodel.sweep.outputs import DEFAULT, OUTPUTS, unknown
 from archmodel.sweep.space import SAMPLES, Space
 
 Place = Callable[[str, int | str | None], Mark]
@@ -61,7 +61,7 @@ def prepared(request: Request) -> Job:
         problems += _uneven(request, axes)
     if problems:
         raise DesignError(problems)
-    outputs = tuple(OUTPUTS if request.outputs is None else request.outputs)
+    outputs = tuple(DEFAULT if request.outputs is None else request.outputs)
     space = Space(tuple(axes), _sample(request.sample), request.points or 0, request.seed)
     if not 0 < space.total <= MOST_POINTS:
         what = f"makes {space.total:,} points, more than the {MOST_POINTS:,} that are swept"
