@@ -254,6 +254,64 @@ def sweep(
 
 
 @commands.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@settings
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the front here (parquet).")
+@click.option("--budget", metavar="TIME", help="Search this long, e.g. 60s.")
+@click.option("--points", type=click.IntRange(min=1), help="Evaluate at most so many points.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the search; default: as FILE says.")
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes; default: the cores of this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster instead, e.g. tcp://host:8786.")
+@as_json
+@root
+def search(
+    file: Path,
+    sets: tuple[tuple[str, str], ...],
+    output: Path | None,
+    budget: str | None,
+    points: int | None,
+    seed: int | None,
+    workers: int | None,
+    scheduler: str | None,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """Find the designs that nothing beats.
+
+    FILE names a design, knobs, constraints and objectives (see docs/search.md). Prints the Pareto front and what binds
+    its points. With --output, every evaluation is kept beside the front, and an interrupted search goes on where it
+    was. Ctrl-C keeps the front so far. Exits with 1 when no point is feasible.
+    """
+    from archmodel.report import searches
+    from archmodel.search.file import read
+    from archmodel.search.search import run
+
+    seconds = _seconds(budget)
+    if output is not None and output.suffix != ".parquet":
+        fail(f"-o {escape(str(output))}: the front is written as parquet; name it so, e.g. front.parquet")
+    asked = read(file, root=root, sets=dict(sets))
+    with searches.progress() as tell:
+        found = run(
+            asked, out=output, budget=seconds, points=points, seed=seed,
+            workers=workers or os.cpu_count() or 1, scheduler=scheduler, progress=tell,
+        )  # fmt: skip
+    if as_json:
+        _print_json(searches.summary(found))
+    else:
+        searches.show_search(found)
+    if output is not None:
+        click.echo(
+            f"wrote {escape(str(output))}; every evaluation is in {escape(output.stem)}.sqlite beside it", err=True
+        )
+    if found.interrupted:
+        click.echo("interrupted; the same command goes on from here" if output else "interrupted", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+    if not len(found.front):
+        click.echo("no point is feasible", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+@commands.command()
 @click.argument("design", type=click.Path(path_type=Path), required=False)
 @settings
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here.")

@@ -91,10 +91,12 @@ class Node(Component):
             return self
         if self.price is not None:
             raise ValueError("states price and other_price; one of them says what a node costs")
-        parts = {"nic": self.nic, "host.ddr": self.host and self.host.ddr}
-        missing = [name for name, part in parts.items() if part is not None and part.price is None]
-        if self.device.price is None:
-            missing.insert(0, "gpu" if self.gpu is not None else "accelerator")
+        prices = {"gpu" if self.gpu is not None else "accelerator": self.device.price}
+        if self.nic is not None:
+            prices["nic"] = self.nic.price
+        if self.host is not None:
+            prices["host.ddr"] = self.host.ddr.price
+        missing = [name for name, price in prices.items() if price is None]
         if missing:
             raise ValueError(f"adds the prices of its parts to other_price, but states none for {', '.join(missing)}")
         return self
@@ -116,7 +118,7 @@ class Node(Component):
     def whole_price(self) -> Num | None:
         """USD of a node, or None: `price`, or the sum of
 
-            other_price + gpus (device + its memory, where that states a price) + interfaces x nic + host memory
+        other_price + gpus (device + its memory, where that states a price) + interfaces x nic + host memory
         """
         if self.other_price is None:
             return self.price

@@ -31,6 +31,14 @@ class Range:
     scale: Scale = "linear"
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Values with names: of one field, or, with `together`, what several fields are set to, by path."""
+
+    values: Mapping[str, Any]
+    together: bool = False
+
+
 def linspace(low: Any, high: Any, count: int) -> Range:
     """`count` values evenly from `low` to `high`: `linspace("1 TB/s", "8 TB/s", 200)`."""
     return Range(low, high, count)

@@ -153,9 +153,7 @@ def _dask(scheduler: str) -> Iterator[tuple[Executor, int]]:
             yield pool, cores
 
 
-def _through(
-    pool: Executor, most: int, waiting: deque[Call], inflight: set[Call]
-) -> Iterator[tuple[Call, Columns]]:
+def _through(pool: Executor, most: int, waiting: deque[Call], inflight: set[Call]) -> Iterator[tuple[Call, Columns]]:
     running: dict[Future[Any], Call] = {}
     submit: Callable[..., Future[Any]] = pool.submit
     while waiting or running:
