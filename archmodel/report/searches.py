@@ -92,21 +92,9 @@ def show_search(found: Found, *, file: TextIO | None = None, width: int | None =
     rows = spread(found.front, SHOWN)
     how = "every point of the space" if found.complete else f"{meta['method']}, seed {meta['seed']}"
     counts = f"{plural(len(found.points.codes), 'point')} evaluated ({how}), {len(found.feasible):,} feasible"
-    lines: list[Any] = [Text(one_line(meta["name"])), Text(f"{counts}; front of {plural(len(found.front), 'point')}\n")]
-    objectives = [o.of.label for o in aims.objectives]
-    goals = [f"{name} ({'max' if o.largest else 'min'})" for name, o in zip(objectives, aims.objectives, strict=True)]
-    knobs = [axis.path for axis in found.asked.axes]
-    short = _short(knobs)
-    heads = [*goals, *(short[k] for k in knobs), "bound by", "nearest limit"]
-    block = table("point", *heads, right=("point", *goals))
-    for row in rows.tolist():
-        cells = [whole(worded(found.column(n)[row].item(), found.units.get(n, ""))) for n in (*objectives, *knobs)]
-        each = found.binding(row)
-        names = aims.families if len(aims.families) > 1 else ("",)
-        words = "\n".join(f"{n + ' ' if n else ''}{b.resource} {b.share:.0%}" for n, b in zip(names, each, strict=True))
-        near = max(each, key=lambda b: b.used)
-        block.add_row(f"{found.points.columns['point'][row]:,}", *cells, words, f"{near.constraint} {near.used:.0%}")
-    lines.append(block)
+    lines: list[Any] = [Text(one_line(meta["name"])), Text(f"{counts}; front of {plural(len(found.front), 'point')}")]
+    if len(rows):
+        lines += [*_same(found), Text(), _front(found, rows), Text(), _binding(found, rows)]
     if len(rows) < len(found.front):
         lines.append(Text(f"{len(rows)} of {len(found.front):,} shown"))
     if len(found.front):
@@ -125,12 +113,56 @@ def show_search(found: Found, *, file: TextIO | None = None, width: int | None =
     emit(console(out, width), lines, out)
 
 
+def _varying(found: Found) -> list[str]:
+    """Knobs that stand differently on the front."""
+    return [n for n in found.knobs if len(found.front) == 1 or len(set(found.column(n)[found.front].tolist())) > 1]
+
+
+def _same(found: Found) -> list[Text]:
+    """A line with the knobs that stand alike on the whole front."""
+    varying = _varying(found)
+    alike = [name for name in found.knobs if name not in varying]
+    if not alike:
+        return []
+    first = int(found.front[0])
+    short = _short(list(found.knobs))
+    cells = [f"{short[n]} {worded(found.column(n)[first].item(), found.units.get(n, ''))}" for n in alike]
+    return [Text(f"on the whole front: {', '.join(cells)}")]
+
+
+def _front(found: Found, rows: Any) -> Any:
+    """Objectives and knobs of every point, a head word a line."""
+    objectives = {o.of.label: "max" if o.largest else "min" for o in found.asked.aims.objectives}
+    knobs, short = _varying(found), _short(list(found.knobs))
+    goals = ["\n".join([*name.split("."), sense]) for name, sense in objectives.items()]
+    block = table("point", *goals, *("\n".join(short[k].split(".")) for k in knobs), right=("point", *goals))
+    for row in rows.tolist():
+        cells = [worded(found.column(n)[row].item(), found.units.get(n, "")) for n in (*objectives, *knobs)]
+        block.add_row(f"{found.points.columns['point'][row]:,}", *(whole(cell) for cell in cells))
+    return block
+
+
+def _binding(found: Found, rows: Any) -> Any:
+    """What binds every point: of each model, what most of its critical path waits for; and the nearest limit."""
+    names = found.asked.aims.families
+    several = len(names) > 1
+    heads = [f"{name} waits for" if several else "waits for" for name in names]
+    block = table("point", *heads, "nearest limit", "used", right=("point", "used"))
+    for row in rows.tolist():
+        each = found.binding(row)
+        near = max(each, key=lambda b: b.used)
+        cells = [whole(f"{b.resource} {b.share:.0%}") for b in each]
+        number = f"{found.points.columns['point'][row]:,}"
+        block.add_row(number, *cells, whole(near.constraint), f"{near.used:.0%}")
+    return block
+
+
 def _short(paths: list[str]) -> dict[str, str]:
     """The last words of each path that tell it from the others."""
     found = {}
     for path in paths:
         parts = path.split(".")
-        for count in range(min(2, len(parts)), len(parts) + 1):
+        for count in range(1, len(parts) + 1):
             tail = parts[-count:]
             if sum(p.split(".")[-count:] == tail for p in paths) == 1:
                 break

@@ -37,6 +37,10 @@ BRED = 0.6
 """Share of the points that generations take; the rest go to neighbours of the front."""
 
 
+FRESH, STALE = 0.25, 3
+"""After so many generations in a row with less than this share of new points, no more are bred."""
+
+
 class Asker(Protocol):
     """Says which points to evaluate next."""
 
@@ -223,9 +227,6 @@ class Bred:
         before = len(self.neighbours.seen)
         self.neighbours.tell(codes, values, excesses)
         if self.last is self.genetic:
-            self.stale = self.stale + 1 if len(self.neighbours.seen) == before else 0
+            fresh = len(self.neighbours.seen) - before
+            self.stale = self.stale + 1 if fresh < FRESH * self.genetic.population else 0
             self.genetic.tell(codes, values, excesses)
-
-
-STALE = 3
-"""Generations in a row without a new point after which no more are bred."""

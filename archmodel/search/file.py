@@ -510,9 +510,9 @@ class _Reader:
                     problems.append(Problem(f"knobs.{axis.path}", what, path, *self.place(axis.path, None)))
                 set_by[path] = axis.path
         for follow in follows:
-            if follow.path in set_by:
+            if follow.path in set_by and follow.base is not None:
                 mark = self.tree["follows"].place(follow.path)
-                what = f"follows others and is set by the knob {set_by[follow.path]}"
+                what = f"starts from a base of its own and is set by the knob {set_by[follow.path]}"
                 problems.append(Problem(f"follows.{follow.path}", what, None, *mark))
         return problems
 

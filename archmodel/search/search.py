@@ -370,9 +370,7 @@ class _Search:
         replan = asked.jobs[0].replan
         return {
             "name": asked.name,
-            "designs": {
-                f or w["name"]: w["design_hash"] for f, w in zip(asked.aims.families, what, strict=True)
-            },
+            "designs": {f or w["name"]: w["design_hash"] for f, w in zip(asked.aims.families, what, strict=True)},
             "package_version": what[0]["package_version"],
             "git_version": git_version(),
             "created": datetime.now(UTC).isoformat(),
