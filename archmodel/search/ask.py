@@ -33,6 +33,9 @@ BATCH = 4_096
 POPULATION = 48
 """Points of a generation."""
 
+LEAST_STEP = 1e-3
+"""Share of a range below which steps along it are not worth a point."""
+
 BRED = 0.6
 """Share of the points that generations take; the rest go to neighbours of the front."""
 
@@ -138,7 +141,7 @@ class Genetic:
 
 class Neighbours:
     """Points that differ in one knob from one on the front so far: the next value up or down, or any other of a knob
-    whose values are of no order; in a continuum, a step that shrinks."""
+    whose values are of no order; in a continuum, its ends and a step, which halves when it finds nothing better."""
 
     def __init__(self, axes: tuple[Axis, ...], most: int, seed: int) -> None:
         self.axes, self.most = axes, most
@@ -155,6 +158,8 @@ class Neighbours:
             all_codes = np.concatenate([*self.codes, codes[kept]])
             all_values = np.concatenate([*self.values, values[kept]])
             mask = front(all_values)
+            if self.codes and mask[: len(self.codes[0])].all() and not mask[len(self.codes[0]) :].any():
+                self.step /= 2
             self.codes, self.values = [all_codes[mask]], [all_values[mask]]
 
     def ask(self) -> Array | None:
@@ -169,7 +174,7 @@ class Neighbours:
                             found.setdefault(near.tobytes(), near)
             if found:
                 return self.random.permutation(np.stack(list(found.values())))[: self.most]
-            if all(axis.size is not None for axis in self.axes) or self.step < 1e-3:
+            if all(axis.size is not None for axis in self.axes) or self.step < LEAST_STEP:
                 return None
             self.step /= 2
         return None
@@ -189,7 +194,7 @@ class Neighbours:
             ends = [code / ratio, code * ratio]
         else:
             ends = [code - self.step * (axis.high - axis.low), code + self.step * (axis.high - axis.low)]
-        inside = [min(max(e, axis.low), axis.high) for e in ends]
+        inside = [min(max(e, axis.low), axis.high) for e in (*ends, axis.low, axis.high)]
         return [float(round(e)) if axis.whole else e for e in inside]
 
 

@@ -71,6 +71,7 @@ class Found:
     reference: Mapping[str, float]
     meta: Mapping[str, Any]
     plans: Mapping[int, tuple[str | None, ...]] = field(repr=False)
+    _bindings: dict[int, tuple[Binding, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -158,6 +159,11 @@ class Found:
 
     def binding(self, row: int) -> tuple[Binding, ...]:
         """What holds a point back, for each model."""
+        if row not in self._bindings:
+            self._bindings[row] = self._bound(row)
+        return self._bindings[row]
+
+    def _bound(self, row: int) -> tuple[Binding, ...]:
         from archmodel.estimate.estimate import estimate
 
         aims, columns = self.asked.aims, {name: c[[row]] for name, c in self.points.columns.items()}

@@ -70,7 +70,7 @@ def _volume(points: Array, reference: Array) -> float:
         if not _covers(kept, point[:-1]):
             kept = np.concatenate([kept[~np.all(point[:-1] <= kept, axis=1)], point[None, :-1]])
         if end > point[-1]:
-            total += (end - point[-1]) * _volume(kept, reference[:-1])
+            total += float(end - point[-1]) * _volume(kept, reference[:-1])
     return total
 
 

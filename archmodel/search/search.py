@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -142,8 +140,8 @@ def _same(asked: Asked, what: list[dict[str, Any]]) -> dict[str, Any]:
         "package_version": what[0]["package_version"],
         "knobs": what[0]["axes"],
         "outputs": list(jobs[0].outputs),
-        "follows": [repr(follow) for follow in jobs[0].follows],
-        "replan": repr(jobs[0].replan),
+        "follows": what[0].get("follows"),
+        "replan": what[0].get("replan"),
     }
 
 
@@ -169,10 +167,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         asked = self.asked
-        self.packed = [
-            (hashlib.sha256(json.dumps(described(job), sort_keys=True).encode()).hexdigest(), packed(job))
-            for job in asked.jobs
-        ]
+        self.packed = [(described(job)["fingerprint"], packed(job)) for job in asked.jobs]
         self.method, self.total = self._method()
 
     def _method(self) -> tuple[str, int | None]:

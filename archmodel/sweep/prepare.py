@@ -352,5 +352,9 @@ def described(job: Job) -> dict[str, Any]:
         "pass_points": job.pass_points,
         "chunk_points": job.chunk_points,
     }
+    if job.follows:
+        what["follows"] = [repr(follow) for follow in job.follows]
+    if job.replan is not None:
+        what["replan"] = repr(job.replan)
     text = json.dumps(what, sort_keys=True, ensure_ascii=False)
     return {**what, "fingerprint": hashlib.sha256(text.encode()).hexdigest()}
