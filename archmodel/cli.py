@@ -317,6 +317,11 @@ def search(
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here.")
 @click.option("--budget", metavar="TIME", help="Search this long, e.g. 5s. Default: a fixed amount of search.")
 @click.option("--seed", type=int, default=0, help="Of the search; the same seed gives the same plan.")
+@click.option(
+    "--restarts", type=click.IntRange(min=1), default=1, help="Search from so many seeds; the best plan counts."
+)
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes for restarts; default: the cores here.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run restarts on a Dask cluster, e.g. tcp://host:8786.")
 @click.option("--cost", type=click.Choice(["own", "torchrec"]), default="own", help="Whose cost to minimise.")
 @click.option("--tasks", type=click.Path(path_type=Path), help="A JSON file of planning tasks (with --cost torchrec).")
 @click.option("--task", help="Which of the tasks.")
@@ -349,6 +354,9 @@ def plan(
     output: Path | None,
     budget: str | None,
     seed: int,
+    restarts: int,
+    workers: int | None,
+    scheduler: str | None,
     cost: str,
     tasks: Path | None,
     task: str | None,
@@ -380,6 +388,8 @@ def plan(
     try:
         with plans.progress("ms" if cost == "torchrec" else "s", quiet=as_json or as_written) as tell:
             if cost == "torchrec":
+                if restarts > 1 or scheduler is not None:
+                    fail("--restarts and --scheduler are for a design; --cost torchrec plans a task in this process")
                 if tasks is None or task is None or design is not None or judged is not None or explain:
                     fail("--cost torchrec plans a task: give --tasks FILE and --task NAME, and no design or weights")
                 from archmodel.interop.run import plan_task
@@ -395,7 +405,10 @@ def plan(
                     return
                 from archmodel.interop.run import plan_design
 
-                answer = plan_design(_load(design, sets, root), seconds, seed, constraints, judged, tell)
+                answer = plan_design(
+                    _load(design, sets, root), seconds, seed, constraints, judged, tell,
+                    restarts, min(workers or os.cpu_count() or 1, restarts), scheduler,
+                )  # fmt: skip
     except NoPlan as error:
         click.echo(escape(str(error)), err=True)
         raise click.exceptions.Exit(NO) from None

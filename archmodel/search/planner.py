@@ -124,7 +124,7 @@ def plan(
     interrupted = False
     try:
         for i, nodes in enumerate(counts):
-            search = _Search(_on(design, nodes), begin, weights, limits, progress, finds)
+            search = _Search(on_nodes(design, nodes), begin, weights, limits, progress, finds)
             finds.append(search)
             if nodes == design.system.nodes:
                 search.consider("as written", design)
@@ -156,7 +156,7 @@ def plan(
     )
 
 
-def _on(design: Design, nodes: int) -> Design:
+def on_nodes(design: Design, nodes: int) -> Design:
     """The design on fewer nodes, its tables placed anew."""
     if nodes == design.system.nodes:
         return design

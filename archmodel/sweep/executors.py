@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -66,6 +66,27 @@ def session(workers: int, scheduler: str | None) -> Iterator[Evaluate]:
             yield processes
         finally:
             processes.close()
+
+
+def mapped(
+    function: Callable[..., Any], items: Sequence[tuple[Any, ...]], workers: int, scheduler: str | None
+) -> Iterator[Any]:
+    """`function(*item)` of every item, in their order, where `session` would evaluate; `function` is a module's."""
+    if scheduler is None and (workers == 1 or len(items) == 1):
+        yield from (function(*item) for item in items)
+        return
+    with _dask(scheduler) if scheduler is not None else _local(min(workers, len(items))) as (pool, _):
+        futures = [pool.submit(function, *item) for item in items]
+        try:
+            yield from (future.result() for future in futures)
+        except BrokenProcessPool:
+            raise SweepError("a worker process died (out of memory?); fewer --workers may help") from None
+
+
+@contextmanager
+def _local(workers: int) -> Iterator[tuple[Executor, int]]:
+    with _pool(workers) as pool:
+        yield pool, workers
 
 
 def _here(calls: Iterable[Call]) -> Iterator[tuple[Call, Columns]]:
