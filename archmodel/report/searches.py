@@ -57,7 +57,9 @@ def progress(quiet: bool = False) -> Iterator[Tell]:
 
 def summary(found: Found) -> dict[str, Any]:
     """What a search came to, in plain JSON types and SI units."""
-    front = found.rows(found.front)
+    front = [
+        {name: None if value != value else value for name, value in row.items()} for row in found.rows(found.front)
+    ]
     for row, numbers in zip(found.front.tolist(), front, strict=True):
         numbers.update(_bindings(found, row) if len(found.front) <= SHOWN else {})
     answer: dict[str, Any] = finite(

@@ -64,20 +64,39 @@ def size(axes: Sequence[Axis]) -> tuple[int, int] | None:
 
 
 class Enumeration:
-    """Every point once. `shuffled` by a seed: for who may not come to the end."""
+    """Every point once, design by design; designs in an order drawn by the seed, for who does not come to the end."""
 
-    def __init__(self, axes: tuple[Axis, ...], shuffled: int | None = None) -> None:
+    def __init__(self, axes: tuple[Axis, ...], seed: int) -> None:
         self.space = Space(axes, "grid")
-        starts = np.arange(0, self.space.total, BATCH)
-        if shuffled is not None:
-            starts = np.random.default_rng(shuffled).permutation(starts)
-        self.starts = iter(starts.tolist())
+        known = size(axes)
+        assert known is not None
+        total, designs = known
+        self.each = total // designs  # points of one design, which stand together
+        self.order: list[int] = np.random.default_rng(seed).permutation(designs).tolist()
+        self.at = 0
 
     def ask(self) -> Array | None:
-        start = next(self.starts, None)
-        if start is None:
+        if not self.order:
             return None
-        return self.space.rows(start, min(start + BATCH, self.space.total))[1]
+        if self.each > BATCH:
+            start = self.order[0] * self.each + self.at
+            stop = min(start + BATCH, (self.order[0] + 1) * self.each)
+            self.at += stop - start
+            if self.at == self.each:
+                self.at = 0
+                self.order.pop(0)
+            return self.space.rows(start, stop)[1]
+        count = max(1, BATCH // self.each)
+        now, self.order = self.order[:count], self.order[count:]
+        return np.concatenate([self.space.rows(d * self.each, (d + 1) * self.each)[1] for d in now])
+
+    def numbers(self, keys: Sequence[bytes]) -> list[int]:
+        """The numbers of points in the order of the knobs as written, the last one fastest."""
+        number, codes = self.space.rows(0, self.space.total)
+        found: dict[bytes, int] = {}
+        for n, row in sorted(zip(number.tolist(), codes, strict=True), key=lambda pair: pair[0]):
+            found.setdefault(row.tobytes(), n)
+        return [found[key] for key in keys]
 
     def tell(self, codes: Array, values: Array, excesses: Array) -> None:
         """An enumeration learns nothing."""

@@ -142,7 +142,7 @@ def _designs(
             problems.append(Problem(f"designs.{name}", "is no name for a model; write a word that is no output", *mark))
             continue
         if isinstance(loaded, Design):
-            found[name] = loaded.with_({**(tree.get("set") or {}), **sets})
+            found[name] = loaded.with_({**(tree.get("set") or {}), **{k: source.scalar(v) for k, v in sets.items()}})
             continue
         if not isinstance(text, str):
             problems.append(Problem("design", "is not the path of a file", shown(text), *mark))

@@ -190,7 +190,7 @@ class _Search:
     def asker(self) -> Asker:
         axes = self.asked.axes
         if self.method == "enumeration":
-            return Enumeration(axes, self.seed if self.budget or self.points else None)
+            return Enumeration(axes, self.seed)
         most = self.points or 2**62
         population = min(self.asked.population or POPULATION, most)
         genetic = Genetic(
@@ -244,8 +244,21 @@ class _Search:
                     codes = codes[:left]
                 columns = self.batch(codes, evaluate)
                 asker.tell(codes, aims.values(columns), aims.excesses(columns))
+        except _TimeUpError:
+            return
         except KeyboardInterrupt:
             self.interrupted = True
+        finally:
+            if self.complete and isinstance(asker, Enumeration):
+                self.sort(asker)
+
+    def sort(self, asker: Enumeration) -> None:
+        """Puts all points into the order of the knobs as written, and numbers them so."""
+        points = self.evaluated()
+        order = np.argsort(asker.numbers(list(self.order)), kind="stable")
+        columns = {name: column[order] for name, column in points.columns.items()}
+        columns["point"] = np.arange(len(order), dtype=np.int64)
+        self.parts, self.codes = [columns], [points.codes[order]]
 
     # --- evaluating ------------------------------------------------------------------------------------------
 
@@ -272,6 +285,8 @@ class _Search:
                 for key in mine:
                     finished[key] = finished.get(key, 0) + 1
                 self.tell(done + sum(count == of for count in finished.values()))
+                if self.budget is not None and time.monotonic() - self.began > self.budget:
+                    raise _TimeUpError
         finally:
             self.take(fresh)
         return self.columns_at(keys)
@@ -377,6 +392,10 @@ class _Search:
             "evaluated_before": self.before,
             "seconds": time.monotonic() - self.began,
         }
+
+
+class _TimeUpError(Exception):
+    """The budget ended in the midst of a batch."""
 
 
 def size_of(search: _Search) -> int | None:

@@ -382,3 +382,34 @@ def test_searching_imports_nothing_heavy_before_it_must(small_design: Path) -> N
     )
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()).intersection(("optuna", "polars", "distributed", "plotly", "networkx", "rich"))
+
+
+def test_a_budget_ends_a_search_in_the_midst_of_a_batch(small_design: Path) -> None:
+    many = {BATCH: list(range(256, 256 * 1501, 256)), "system.node.gpus": [4, 8]}
+    found = am.search({**SMALL, "design": str(small_design), "knobs": many}, budget=1.0)
+    assert 0 < len(found.points.codes) < 3000 and len(found.front)
+    assert not found.complete and not found.interrupted and not found.meta["repeatable"]
+    assert len(set(found.column(BATCH).tolist())) > 4
+    assert found.column(BATCH).max() > 256 * 300, "designs come in a drawn order, not from one end"
+
+
+def test_a_complete_enumeration_is_in_the_order_of_its_knobs(small_design: Path) -> None:
+    found = am.search({**SMALL, "design": str(small_design)}, seed=3)
+    assert found.column(BATCH).tolist() == np.repeat([1024, 2048, 4096, 8192], 3).tolist()
+    assert found.column(HBM).tolist() == [1e12, 2e12, 3e12] * 4
+    assert found.points.columns["point"].tolist() == list(range(12))
+
+
+def test_parts_of_a_network_and_its_drivers_are_knobs() -> None:
+    found = am.search(
+        {
+            "design": "dlrm_hybrid_torus3d_4x4x4.yaml",
+            "knobs": {"system": ["torus3d_4x2x2", "torus3d_4x4x2"], "system.node.endpoint": ["ace", "no_overlap"]},
+            "objectives": ["iteration_time"],
+        }
+    )
+    assert found.column("system").tolist() == ["torus3d_4x2x2"] * 2 + ["torus3d_4x4x2"] * 2
+    times = found.column("iteration_time").reshape(2, 2)
+    assert np.all(times[:, 0] < times[:, 1]), "ACE is faster than no overlap"
+    best = found.design(int(found.front[0]))
+    assert best.system.node.endpoint is not None and best.system.node.endpoint.kind == "ace"
