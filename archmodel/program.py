@@ -201,7 +201,8 @@ class Gemm(_Local):
 @dataclass(frozen=True, slots=True)
 class Products(_Local):
     """`steps` kernels one after the other, each of `count` products C[m, n] = A[m, k] B[k, n]: the time steps of a
-    recurrent layer, the samples of an attention."""
+    recurrent layer, the samples of an attention. `accumulate`: added to what C holds, which is read for it; `added`:
+    further elements, over all steps, that the sum goes with. `output_dtype`: as in `Gemm`."""
 
     m: Array
     n: Array
@@ -209,37 +210,47 @@ class Products(_Local):
     count: Array
     steps: int
     dtype: Dtype
+    accumulate: bool = False
+    added: Array = field(default_factory=lambda: np.zeros(1))
+    output_dtype: Dtype | None = None
 
     def flops(self) -> Array:
         return 2.0 * self.m * self.n * self.k * self.count * self.steps
 
     def memory_bytes(self) -> dict[Tier, Array]:
-        elements = self.m * self.k + self.k * self.n + self.m * self.n
-        return {"hbm": elements * self.count * self.steps * itemsize(self.dtype)}
+        times = self.count * self.steps
+        written = self.m * self.n * times
+        read = (self.m * self.k + self.k * self.n) * times + self.added + (written if self.accumulate else 0.0)
+        return {"hbm": read * itemsize(self.dtype) + written * itemsize(self.output_dtype or self.dtype)}
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution(_Local):
     """A convolution as the product C[m, n] = A[m, k] B[k, n] that it amounts to. A is the input, of which a kernel
-    larger than one uses each element several times, but reads it from memory once: `moved` elements move there."""
+    larger than one uses each element several times, but reads it from memory once: `read` and `written` elements move.
+    `output_dtype`: as in `Gemm`."""
 
     m: Array
     n: Array
     k: Array
-    moved: Array
+    read: Array
+    written: Array
     dtype: Dtype
+    output_dtype: Dtype | None = None
 
     def flops(self) -> Array:
-        return 2.0 * self.m * self.n * self.k
+        """Whole, also where k is a mean over places of the input."""
+        return np.rint(2.0 * self.m * self.n * self.k)
 
     def memory_bytes(self) -> dict[Tier, Array]:
-        return {"hbm": self.moved * itemsize(self.dtype)}
+        return {"hbm": self.read * itemsize(self.dtype) + self.written * itemsize(self.output_dtype or self.dtype)}
 
 
 @dataclass(frozen=True, slots=True)
 class Elementwise(_Local):
     """A bandwidth-bound kernel: `function` names what it computes (the executor's registry), its operands are the
-    op's reads and writes. Elements read and written per rank, each in its own precision, and operations done."""
+    op's reads and writes. Elements read and written per rank, each in its own precision, and operations done.
+    `kernels`: how many the work is cut into, one after the other."""
 
     function: str
     read_bytes: Array
@@ -247,6 +258,7 @@ class Elementwise(_Local):
     operations: Array
     dtype: Dtype
     arguments: Mapping[str, float | str] = field(default_factory=dict)
+    kernels: int = 1
 
     def flops(self) -> Array:
         return self.operations
@@ -341,6 +353,48 @@ class EmbeddingUpdate(_Local):
         return _add_hbm(tiers, self.streamed_bytes() + self.gradient_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingScatterAdd(_Local):
+    """Adds one row of gradients per index to the rows of the tables, one after the other (atomic additions).
+
+    All arrays per rank: `indices` and `gradient_bytes` read; per tier `row_bytes` demanded and `unique_row_bytes`
+    distinct, each read and written back (so twice the bytes of a lookup); one `operation` per element added.
+    """
+
+    route: str
+    indices: Array
+    gradient_bytes: Array
+    row_bytes: Mapping[Tier, Array]
+    unique_row_bytes: Mapping[Tier, Array]
+    operations: Array
+    index_dtype: Dtype
+
+    def flops(self) -> Array:
+        return self.operations
+
+    def streamed_bytes(self) -> Array:
+        """Indices and gradient rows, read sequentially."""
+        return self.indices * itemsize(self.index_dtype) + self.gradient_bytes
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return _add_hbm(self.row_bytes, self.streamed_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class HostIssue(_Local):
+    """The device idles while its host, having waited for it, issues what comes next: `iterations` times a whole
+    iteration begins (copies into static buffers, the launch of a graph), and `calls` kernels are issued one by one."""
+
+    calls: float = 0.0
+    iterations: float = 0.0
+
+    def flops(self) -> Array:
+        return np.zeros(1)
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return {}
+
+
 def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
     result = dict(tiers)
     result["hbm"] = result.get("hbm", np.zeros(1)) + extra
@@ -349,9 +403,10 @@ def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
 
 @dataclass(frozen=True, slots=True)
 class HostCopy(_Local):
-    """`bytes` per rank copied from host memory into the device's own over the link between them."""
+    """`bytes` per rank copied from host memory, pinned or `pageable`, into the device's own over their link."""
 
     bytes: Array
+    pageable: bool = False
 
     def flops(self) -> Array:
         return np.zeros(1)

@@ -43,6 +43,11 @@ class HostLink(Component):
     bandwidth: PositiveBandwidth = Field(
         description="per direction and device, achieved or line rate as the source says"
     )
+    pageable: PositiveBandwidth | None = Field(
+        default=None,
+        description="the same from memory that is not pinned, which the driver copies through a buffer of its own; "
+        "absent: no slower",
+    )
     latency: Seconds = Field(default=0.0, description="of one access")
 
 
@@ -54,9 +59,12 @@ class Host(Component):
     ddr: MemoryTier = Field(description="host memory of the whole node")
     link: HostLink = Field(description="from each device to host memory")
 
-    def bandwidth_per_device(self, devices: int) -> Num:
+    def bandwidth_per_device(self, devices: int, *, pageable: bool = False) -> Num:
         """B/s of host memory for each of `devices` that read at once: its link, or its share of DDR bandwidth."""
-        return np.minimum(self.link.bandwidth, np.asarray(self.ddr.bandwidth) / devices)
+        link = self.link.bandwidth
+        if pageable and self.link.pageable is not None:
+            link = np.minimum(link, self.link.pageable)
+        return np.minimum(link, np.asarray(self.ddr.bandwidth) / devices)
 
 
 class Node(Component):

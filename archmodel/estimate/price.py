@@ -15,6 +15,7 @@ from archmodel import collectives
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
 from archmodel.components.endpoint import Endpoint, compute_alone
+from archmodel.components.processor import Processor
 from archmodel.errors import ArchmodelError
 from archmodel.network.topology import Topology
 from archmodel.program import (
@@ -24,9 +25,11 @@ from archmodel.program import (
     DotInteraction,
     Elementwise,
     EmbeddingLookup,
+    EmbeddingScatterAdd,
     EmbeddingUpdate,
     Gemm,
     HostCopy,
+    HostIssue,
     Products,
     Work,
 )
@@ -52,6 +55,13 @@ def price(work: Work, machine: Machine) -> Breakdown:
     raise ArchmodelError(f"no price is registered for work of kind {type(work).__name__}")
 
 
+def kernels_of(work: Work, device: Device) -> float:
+    """Kernels that a framework issues for one op."""
+    if isinstance(work, EmbeddingUpdate) and isinstance(device, Processor):
+        return float(device.kernels.update_launches)
+    return float(work.steps if isinstance(work, Products) else getattr(work, "kernels", 1))
+
+
 def _launched(work: Work, kernel: Breakdown) -> Breakdown:
     """`kernel` on ranks whose work touches memory. One with nothing to read or write launches none: no time."""
     touched = sum(work.memory_bytes().values(), np.zeros(1))
@@ -72,8 +82,12 @@ def _(work: Gemm, machine: Machine) -> Breakdown:
 
 @price.register
 def _(work: Products, machine: Machine) -> Breakdown:
-    """One kernel after the other, each of `count` products."""
+    """One kernel after the other, each of `count` products; what sums start from streams beside the operands."""
     one = machine.device.gemm(work.m, work.n, work.k, work.dtype, batch=work.count, graph=machine.graph)
+    if work.accumulate or np.any(work.added):
+        bytes_ = work.memory_bytes()["hbm"] / work.steps
+        streamed = machine.device.stream(bytes_, dtype=work.dtype, graph=machine.graph)
+        one = one + Breakdown({"memory": np.maximum(streamed.total - np.asarray(one.total), 0.0)})
     return _launched(work, Breakdown({name: work.steps * seconds for name, seconds in one.parts.items()}))
 
 
@@ -92,7 +106,11 @@ def _(work: Convolution, machine: Machine) -> Breakdown:
 @price.register
 def _(work: Elementwise, machine: Machine) -> Breakdown:
     bytes_ = work.read_bytes + work.written_bytes
-    return _launched(work, machine.device.stream(bytes_, work.operations, work.dtype, graph=machine.graph))
+    one = machine.device.stream(bytes_, work.operations, work.dtype, graph=machine.graph)
+    if work.kernels == 1:
+        return _launched(work, one)
+    empty = machine.device.stream(np.ones(1), graph=machine.graph)
+    return _launched(work, one + Breakdown({n: (work.kernels - 1) * np.asarray(t) for n, t in empty.parts.items()}))
 
 
 @price.register
@@ -127,11 +145,26 @@ def _(work: EmbeddingUpdate, machine: Machine) -> Breakdown:
 
 
 @price.register
+def _(work: EmbeddingScatterAdd, machine: Machine) -> Breakdown:
+    """Rows in host memory are added to in place over the host link, both ways."""
+    half = {tier: bytes_ / 2.0 for tier, bytes_ in work.row_bytes.items()}
+    time = machine.device.scatter_add(
+        half["hbm"], work.unique_row_bytes["hbm"] / 2.0, work.streamed_bytes(), graph=machine.graph
+    )
+    return _launched(work, time + _over_host_link(work.row_bytes.get("ddr"), machine))
+
+
+@price.register
+def _(work: HostIssue, machine: Machine) -> Breakdown:
+    return machine.device.host_issue(work.calls, work.iterations)
+
+
+@price.register
 def _(work: HostCopy, machine: Machine) -> Breakdown:
-    return _launched(work, host_copy(work.bytes, machine))
+    return _launched(work, host_copy(work.bytes, machine, pageable=work.pageable))
 
 
-def host_copy(bytes_: Array, machine: Machine) -> Breakdown:
+def host_copy(bytes_: Array, machine: Machine, *, pageable: bool = False) -> Breakdown:
     """A copy between host and device memory, while every device of the node does the same:
 
     t = launch + latency + bytes / min(link bandwidth, DDR bandwidth / devices of the node)
@@ -142,7 +175,7 @@ def host_copy(bytes_: Array, machine: Machine) -> Breakdown:
         {
             "launch": machine.device.launch_overhead(machine.graph),
             "latency": machine.host.link.latency,
-            "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node),
+            "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node, pageable=pageable),
         }
     )
 

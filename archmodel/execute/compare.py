@@ -9,7 +9,7 @@ import numpy as np
 
 from archmodel.execute.report import BufferRow, Count, OpRow
 from archmodel.execute.traffic import Traffic
-from archmodel.program import EmbeddingLookup, EmbeddingUpdate, Op, Program
+from archmodel.program import EmbeddingLookup, EmbeddingScatterAdd, EmbeddingUpdate, Op, Program
 from archmodel.quantities import Array
 
 Pairs = list[tuple[Array, Array]]
@@ -53,7 +53,7 @@ def compare_buffers(programs: Sequence[Program], traffic: Sequence[Traffic]) -> 
 
 def further_amounts(op: Op) -> dict[str, Array]:
     """Per-rank fields of an embedding work that no total shows: indices, bags, distinct row bytes, ..."""
-    if not isinstance(op.work, EmbeddingLookup | EmbeddingUpdate):
+    if not isinstance(op.work, EmbeddingLookup | EmbeddingScatterAdd | EmbeddingUpdate):
         return {}
     result: dict[str, Array] = {}
     for f in fields(op.work):

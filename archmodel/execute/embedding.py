@@ -13,7 +13,7 @@ from archmodel.execute.optimizers import STEPS, State, new_state
 from archmodel.execute.parameters import Parameters
 from archmodel.parallel.placement import SCOPES, Placement, Scope
 from archmodel.program import IntArray
-from archmodel.quantities import Array, itemsize
+from archmodel.quantities import Array, Dtype, itemsize
 
 if TYPE_CHECKING:
     from archmodel.execute.machine import Rank
@@ -151,9 +151,9 @@ def row_sums(gradients: Counted, ids: IntArray) -> tuple[IntArray, Counted]:
     return unique, counted(np.add.reduceat(gradients[order], starts, axis=0), gradients.tally)
 
 
-def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: int) -> Array:
-    """Pooled vectors of all samples, (samples, width of the shards). A shard without rows leaves its columns zero."""
-    wires = rank.machine.plan.wires
+def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: int, dtype: Dtype) -> Array:
+    """Pooled vectors of all samples, (samples, width of the shards), written as `dtype`. A shard without rows leaves
+    its columns zero."""
     out = np.zeros((samples, sum(s.width for s in shards)))
     for shard, wanted in zip(shards, bags, strict=True):
         if wanted is None:
@@ -166,7 +166,7 @@ def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: in
         rank.note(f"row_bytes.{shard.tier}", ids.size * shard.row_sectors)
         rank.note(f"unique_row_bytes.{shard.tier}", len(np.unique(ids)) * shard.row_sectors)
         written = out[:, shard.span].size
-        rank.touch(written * itemsize(wires.lookup_forward))
+        rank.touch(written * itemsize(dtype))
         rank.note("output_elements", written)
     return out
 
@@ -195,6 +195,37 @@ def update(rank: Rank, shards: list[Shard], bags: list[Bags | None], upstream: A
             moved = 2 * len(rows) * sectors  # read and written
             rank.touch(moved, shard.tier)
             rank.note(f"{name}.{shard.tier}", moved)
+
+
+def gradient_rows(shards: list[Shard], bags: list[Bags | None], upstream: Array) -> Array:
+    """The gradient of its bag for every index of every shard, shard by shard, flat."""
+    parts = [
+        upstream[:, shard.span][wanted.bag_of_id].ravel()
+        for shard, wanted in zip(shards, bags, strict=True)
+        if wanted is not None
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def scatter_add(rank: Rank, shards: list[Shard], bags: list[Bags | None], rows: Array) -> None:
+    """Add rows of gradients, laid out as `gradient_rows` does and scaled already, to the rows of the tables."""
+    wires, done = rank.machine.plan.wires, 0
+    element = itemsize(rank.machine.plan.precision.parameters)
+    for shard, wanted in zip(shards, bags, strict=True):
+        if wanted is None:
+            continue
+        ids = shard.local(wanted.ids)
+        added = rows[done : done + ids.size * shard.width].reshape(ids.size, shard.width)
+        done += added.size
+        np.add.at(shard.weights, ids, added)
+        rank.tally.operations += added.size  # np.add.at
+        rank.touch(ids.size * itemsize(wires.index) + added.size * element)
+        rank.note("indices", ids.size)
+        rank.note("gradient_bytes", added.size * element)
+        moved = 2 * shard.row_sectors  # read and written
+        rank.touch(ids.size * moved, shard.tier)
+        rank.note(f"row_bytes.{shard.tier}", ids.size * moved)
+        rank.note(f"unique_row_bytes.{shard.tier}", len(np.unique(ids)) * moved)
 
 
 def _count_indices(rank: Rank, wanted: Bags) -> None:

@@ -9,17 +9,25 @@ gradient too, so the first waits for it and its backward waits for the second.
 
 from __future__ import annotations
 
-from archmodel.parallel import layered  # noqa: F401  (registers the lowering of listed layers)
+from archmodel.parallel import host
 from archmodel.parallel.bottom import around_embeddings, bottom_of, reading_exchanged
 from archmodel.parallel.counts import Counts, Expected
-from archmodel.parallel.dense import GradientBuckets, UpdatesAhead, backward, declare_parameters, forward, mask
+from archmodel.parallel.dense import (
+    GradientBuckets,
+    UpdatesAhead,
+    backward,
+    declare_parameters,
+    forward,
+    gradient,
+    mask,
+)
 from archmodel.parallel.emit import Emitter
 from archmodel.parallel.inputs import copy_inputs, declare_inputs
 from archmodel.parallel.placement import Placement, split_evenly
 from archmodel.parallel.plan import Plan
 from archmodel.parallel.sparse import SparseLowering
 from archmodel.program import Program
-from archmodel.workloads.layers import EMBEDDINGS, Linear
+from archmodel.workloads.layers import EMBEDDINGS, Linear, Listed, unread
 from archmodel.workloads.recommendation import Workload
 
 
@@ -31,6 +39,8 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     e = Emitter(plan, layout, local_batch)
     counts = counts or Expected(workload.table_arrays, local_batch)
     layers = workload.layers()
+    if any(isinstance(layer, Listed) for layer in layers):
+        from archmodel.parallel import layered  # noqa: F401  (registers the lowering of listed layers)
     before, after = around_embeddings(layers)
     bottom = bottom_of(e, before)
     below = bottom.e if bottom else e
@@ -44,11 +54,15 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     first = len(upper.planned()) if train else 0
     under = GradientBuckets(below, before, first)
     steps = [UpdatesAhead(buckets) for buckets in (under, upper)] if lifo else []
-    copy_inputs(e, below, workload, counts)
-    sparse.input()
+    host.begin(e)
+    late = train and host.fetches_late(plan)
+    if not late:
+        copy_inputs(e, below, workload, counts)
+        sparse.input()
     sparse.lookup()
     if not bottom:
         sparse.exchange()
+    under.cast("bottom")
     for layer in before:
         for step in steps:
             step.before(layer)
@@ -59,6 +73,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         sparse.combine()
     else:
         e.activation(EMBEDDINGS, 0)
+    upper.cast("top")
     for layer in after:
         for step in steps:
             step.before(layer)
@@ -67,6 +82,8 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     if not train:
         return e.program(bottom_rank)
 
+    for name in unread(layers):  # given to the backward pass: the loss of a list of layers is no op
+        e.buffer(gradient(name), "activation", e.buffers[name].elements, plan.precision.compute)
     relu_outputs = {x.output for x in layers if isinstance(x, Linear) and x.relu}
     for layer in reversed(after):
         backward(layer, e, relu_outputs)
@@ -81,8 +98,17 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         backward(layer, below, relu_outputs)
         under.after(layer)
     under.flush()
-    sparse.update()
+    sparse.gradient_rows()
+    host.step(e, (upper, under))
+    fused = e.plan.sparse_update == "exact"
+    if fused:
+        sparse.update()
     if not lifo:
         upper.update()
         under.update()
+    if not fused:  # frameworks step the dense layers first
+        sparse.update()
+    if late:
+        copy_inputs(e, below, workload, counts)
+        sparse.input()
     return e.program(bottom_rank)

@@ -66,4 +66,4 @@ def test_the_command(two_node_design: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(commands, [*arguments, "--json"])
     assert done.exit_code == 0 and (tmp_path / "p.yaml").exists()
     bad = CliRunner().invoke(commands, ["plan", "--cost", "torchrec", "--restarts", "2", "--tasks", "x", "--task", "y"])
-    assert bad.exit_code == 2 and "in this process" in bad.output
+    assert bad.exit_code == 2 and "under its own estimate" in bad.output
