@@ -284,7 +284,12 @@ class _Search:
                 self.record.write(family, mine, rows_of(columns, self.asked.jobs[family].outputs), plans)
                 for key in mine:
                     finished[key] = finished.get(key, 0) + 1
-                self.tell(done + sum(count == of for count in finished.values()))
+                if self.progress is not None:
+                    if time.monotonic() - self.volume[1] > _HELD:  # what the front is in the midst of the batch
+                        whole, partly = self.known([key for key, count in finished.items() if count == of])
+                        if whole:
+                            self.widen(partly)
+                    self.tell(done + sum(count == of for count in finished.values()))
                 if self.budget is not None and time.monotonic() - self.began > self.budget:
                     raise _TimeUpError
         finally:
@@ -320,21 +325,26 @@ class _Search:
 
     def take(self, keys: list[bytes]) -> None:
         """Takes the points that are evaluated for every model into this search, in the order that they were asked."""
-        found = [self.record.rows(family, keys) for family in range(len(self.asked.jobs))]
-        whole = [key for key in keys if all(key in rows for rows in found)]
+        whole, columns = self.known(keys)
         if not whole:
             return
-        columns: Columns = {}
-        for family, job, rows in zip(self.asked.aims.families, self.asked.jobs, found, strict=True):
-            read = columns_of([rows[key] for key in whole], job.outputs)
-            columns |= {named(family, name): column for name, column in read.items()}
         for key in whole:
             self.order[key] = len(self.order)
         columns["point"] = np.arange(len(self.order) - len(whole), len(self.order), dtype=np.int64)
         self.parts.append(columns)
-        codes = np.frombuffer(b"".join(whole), dtype=np.float64).reshape(len(whole), -1)
-        self.codes.append(codes)
+        self.codes.append(np.frombuffer(b"".join(whole), dtype=np.float64).reshape(len(whole), -1))
         self.widen(columns)
+
+    def known(self, keys: list[bytes]) -> tuple[list[bytes], Columns]:
+        """Those of the points that are evaluated for every model, and their columns."""
+        found = [self.record.rows(family, keys) for family in range(len(self.asked.jobs))]
+        whole = [key for key in keys if all(key in rows for rows in found)]
+        columns: Columns = {"point": np.arange(len(whole), dtype=np.int64)}
+        if whole:
+            for family, job, rows in zip(self.asked.aims.families, self.asked.jobs, found, strict=True):
+                read = columns_of([rows[key] for key in whole], job.outputs)
+                columns |= {named(family, name): column for name, column in read.items()}
+        return whole, columns
 
     def columns_at(self, keys: list[bytes]) -> Columns:
         """Columns of points that were taken."""

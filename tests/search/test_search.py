@@ -413,3 +413,10 @@ def test_parts_of_a_network_and_its_drivers_are_knobs() -> None:
     assert np.all(times[:, 0] < times[:, 1]), "ACE is faster than no overlap"
     best = found.design(int(found.front[0]))
     assert best.system.node.endpoint is not None and best.system.node.endpoint.kind == "ace"
+
+
+def test_a_large_space_without_optuna_says_what_to_install(small_design: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(SearchError, match=r"pip install 'archmodel\[search\]'"):
+        am.search({**SMALL, "design": str(small_design), "method": "nsga2"})
+    assert am.search({**SMALL, "design": str(small_design)}).complete
