@@ -105,11 +105,14 @@ def characteristic_draws(popularity: Popularity, cache_rows: Num) -> Array:
     return _solve(popularity, cache_rows, popularity.unique)
 
 
-def _solve(popularity: Popularity, cache_rows: Num, occupancy: Callable[[Num], Array]) -> Array:
-    """n with occupancy(n) = cache rows, by bisection in log(n); occupancy(n) <= n, so n >= cache rows."""
+def _solve(
+    popularity: Popularity, cache_rows: Num, occupancy: Callable[[Num], Array], least_time: float | None = None
+) -> Array:
+    """n with occupancy(n) = cache rows, by bisection in log(n); occupancy(n) <= n, so n >= cache rows, unless
+    `least_time` says where to begin."""
     size, everything = np.broadcast_arrays(np.asarray(cache_rows, dtype=np.float64), popularity.reachable)
     least = np.where(popularity.probability > 0, popularity.probability, np.inf).min(-1)
-    low = np.log(np.maximum(size, 1e-12))
+    low = np.log(np.maximum(size, 1e-12) if least_time is None else np.full(np.shape(size), least_time))
     high = np.clip(np.log(1e15) - np.log(np.minimum(least, 1.0)), low, np.maximum(low, _LONGEST))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

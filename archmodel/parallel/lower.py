@@ -28,7 +28,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     layout = placement.layout
     local_batch = split_evenly(workload.global_batch, layout.ranks)
     train = workload.mode == "train"
-    e = Emitter(plan, layout, local_batch)
+    e = Emitter(plan, layout, local_batch, lookahead=max(placement.prefetch, 1))
     counts = counts or Expected(workload.table_arrays, local_batch)
     layers = workload.layers()
     before, after = around_embeddings(layers)
@@ -46,6 +46,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     steps = [UpdatesAhead(buckets) for buckets in (under, upper)] if lifo else []
     copy_inputs(e, below, workload, counts)
     sparse.input()
+    sparse.fetch()
     sparse.lookup()
     if not bottom:
         sparse.exchange()
@@ -82,6 +83,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         under.after(layer)
     under.flush()
     sparse.update()
+    sparse.write_back()
     if not lifo:
         upper.update()
         under.update()

@@ -20,7 +20,7 @@ from archmodel.parallel import algorithms
 from archmodel.parallel.counts import Expected
 from archmodel.parallel.placement import ROUTES, SCOPES, Placement, split_evenly
 from archmodel.parallel.resolve import SCOPE_OF
-from archmodel.parallel.sparse import TIERS, ShardSizes
+from archmodel.parallel.sparse import ShardSizes
 from archmodel.program import (
     AllToAll,
     Collective,
@@ -35,6 +35,8 @@ from archmodel.program import (
 from archmodel.quantities import Array, itemsize
 from archmodel.search.options import NODE, RANK, WORLD, Options
 
+TIERS: tuple[Tier, ...] = ("hbm", "ddr")
+"""Tiers that tables are placed in."""
 MIN_COLUMNS = 16
 """Columns are cut no narrower (one 64-byte line of fp32)."""
 _FIXED = ("launch", "latency")
@@ -191,6 +193,9 @@ class Laws:
         def tiered(amount: Array) -> dict[Tier, Array]:
             return {"hbm": amount} if slot.tier == "hbm" else {"hbm": none, "ddr": amount}
 
+        def requests(amount: Array) -> dict[Tier, Array]:
+            return {} if slot.tier == "hbm" else {slot.tier: amount}
+
         lookup = EmbeddingLookup(
             ROUTES[scope],
             indices,
@@ -202,6 +207,7 @@ class Laws:
             wires.index,
             wires.length,
             wires.lookup_forward,
+            requests(indices),
         )
         local = self._marginal(lookup)
         below = 1.0 / self.peak if slot.tier == "hbm" else self._host_floor()
@@ -224,6 +230,7 @@ class Laws:
                 indices * columns + unique * size.step_operations[:, 0],
                 wires.index,
                 wires.length,
+                requests(unique),
             )
             local = local + self._marginal(update)
             floor = floor + share * 2 * unique * (row + state) * below
