@@ -47,13 +47,15 @@ def channels_for(rate: Num, depth: Num, service: Num, variation: Num) -> Array:
 
         r = depth / (rate S),   n = r (r - 1) / (r - k),   c = (depth - 1) / n
 
-    Infinite where rate S is `depth` or more: requests never wait for each other.
+    and rate S at least, as many as are busy. Infinite where rate S is `depth` or more: requests never wait for each
+    other.
     """
-    r = np.asarray(depth, dtype=np.float64) / (np.asarray(rate, dtype=np.float64) * service)
+    busy = np.asarray(rate, dtype=np.float64) * service
+    r = np.asarray(depth, dtype=np.float64) / busy
     k = (1.0 - np.asarray(variation, dtype=np.float64) ** 2) / 2.0
     with np.errstate(divide="ignore", invalid="ignore"):
         found = (np.asarray(depth) - 1.0) * (r - k) / (r * (r - 1.0))
-    return np.asarray(np.where(r > 1.0, found, np.inf))
+    return np.asarray(np.where(r > 1.0, np.maximum(found, busy), np.inf))
 
 
 def open_wait(load: Num, service: Num, channels: Num, variation: Num) -> Array:

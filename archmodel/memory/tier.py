@@ -194,7 +194,10 @@ def _through(medium: Num, link: Num | None) -> Num:
 
 
 def _quantity(value: npt.ArrayLike, what: str) -> Array:
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TierError(f"{what} is not a number or an array of numbers") from None
     if not np.all(np.isfinite(array)):
         raise TierError(f"{what} is not a finite number")
     if np.any(array < 0):
@@ -203,9 +206,11 @@ def _quantity(value: npt.ArrayLike, what: str) -> Array:
 
 
 def _checked(bytes_: npt.ArrayLike, requests: npt.ArrayLike) -> tuple[Array, Array]:
-    useful, count = np.broadcast_arrays(
-        _quantity(bytes_, "an amount of data"), _quantity(requests, "a number of requests")
-    )
+    size, number = _quantity(bytes_, "an amount of data"), _quantity(requests, "a number of requests")
+    try:
+        useful, count = np.broadcast_arrays(size, number)
+    except ValueError:
+        raise TierError(f"bytes of shape {size.shape} and requests of shape {number.shape} do not match") from None
     if np.any((count == 0) & (useful > 0)):
         raise TierError("bytes without requests; at least one request moves them")
     return useful, count

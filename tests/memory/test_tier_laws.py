@@ -103,6 +103,16 @@ def test_more_of_a_resource_is_never_slower(
 
 
 @EVERY
+@given(data=st.data(), row=ROW, count=COUNT, less=st.floats(0.01, 1.0))
+def test_less_latency_is_never_slower(kind: str, data: st.DataObject, row: float, count: float, less: float) -> None:
+    tier = data.draw(tiers(kind))
+    quick = {name: getattr(tier, name) for name in ("latency", "write_latency", "link_latency")}
+    better = tier.model_copy(update={name: value and value * less for name, value in quick.items()})
+    for time in TIMES:
+        assert getattr(better, time)(row * count, count) <= getattr(tier, time)(row * count, count) * SLACK
+
+
+@EVERY
 @given(data=st.data(), row=ROW, count=COUNT, more=st.floats(1.0, 100.0))
 def test_more_work_is_never_faster(kind: str, data: st.DataObject, row: float, count: float, more: float) -> None:
     tier = data.draw(tiers(kind))
@@ -173,6 +183,16 @@ def test_amounts_that_are_none(kind: str, bad: Any) -> None:
             law(1.0, bad)
     with pytest.raises(TierError, match=r"negative|finite"):
         tier.lifetime(bad)
+
+
+@EVERY
+def test_values_that_are_no_numbers_and_shapes_that_do_not_match(kind: str) -> None:
+    with pytest.raises(TierError, match="not a number"):
+        TIERS[kind].read_time("64 B", 1.0)
+    with pytest.raises(TierError, match="not a number"):
+        TIERS[kind].read_time([[1.0], [1.0, 2.0]], 1.0)
+    with pytest.raises(TierError, match="do not match"):
+        TIERS[kind].read_time(np.ones(3), np.ones(2))
 
 
 @EVERY
