@@ -354,7 +354,7 @@ def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
 
 @dataclass(frozen=True, slots=True)
 class CacheProbe(_Local):
-    """Find a batch's rows in the caches of one route: distinct ids of its indices (a sort), then the tags of their sets.
+    """Find a batch's rows in the caches of one route: distinct ids of its indices (a sort), then tags of their sets.
 
     Per rank: `indices` read as `index_dtype`, `rows` distinct ids written, `tag_bytes` read.
     """

@@ -38,7 +38,6 @@ from archmodel.quantities import (
     Watts,
 )
 
-
 _TIER_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 

@@ -11,8 +11,8 @@ from archmodel.estimate.knobs import points
 from archmodel.estimate.memory import needs
 from archmodel.estimate.price import price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
-from archmodel.estimate.timeline import Timeline, run
 from archmodel.estimate.tiers import moved_by
+from archmodel.estimate.timeline import Timeline, run
 from archmodel.memory.host_tier import HostTier
 from archmodel.memory.tier import MemoryTier
 from archmodel.program import AllToAll, Collective, Program, Tier

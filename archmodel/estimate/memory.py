@@ -37,7 +37,7 @@ class MemoryNeed:
         if self.shared:
             node = self.worst_rank // self.devices
             return f"{over * self.devices / 1e9:,.1f} GB more of {self.tier} on node {node} would hold it"
-        return f"{over / 1e9:,.1f} GB more of {self.tier} on rank {self.worst_rank}, or as much moved to another tier, would do"
+        return f"{over / 1e9:,.1f} GB more of {self.tier} on rank {self.worst_rank} would hold it"
 
     @property
     def need(self) -> Array:

@@ -1,4 +1,4 @@
-"""Seconds of accesses to memories beside the devices' own: in place over the device's link, or rows moved between tiers.
+"""Seconds of accesses to memories beside the devices' own: in place over a device's link, or rows between tiers.
 
 The devices of a node share its memories; a link is each device's own. Reads and writes of one memory, and both ways
 over a link, come one after the other: memories differ in what they can do at once, and none is faster than that.

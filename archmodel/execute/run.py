@@ -13,7 +13,7 @@ from archmodel.execute import collectives
 from archmodel.execute.arithmetic import Tally, plain
 from archmodel.execute.batch import Samples, draw
 from archmodel.execute.coverage import tiling_problems
-from archmodel.execute.embedding import lookup, update
+from archmodel.execute.embedding import fetch, lookup, probe, update, write_back
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.exchange import EXCHANGES
 from archmodel.execute.formats import FORMATS
@@ -28,6 +28,7 @@ from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import Plan
 from archmodel.program import (
     AllToAll,
+    CacheProbe,
     Collective,
     DotInteraction,
     Elementwise,
@@ -37,6 +38,7 @@ from archmodel.program import (
     HostCopy,
     Op,
     Program,
+    RowMove,
 )
 from archmodel.quantities import Array, itemsize
 from archmodel.workloads.layers import EMBEDDINGS
@@ -115,6 +117,25 @@ def _(work: EmbeddingUpdate, op: Op, machine: Machine) -> None:
     for rank in machine.ranks:
         bags = bags_for(rank, scope, op.reads[0])
         update(rank, rank.shards[scope], bags, rank.look(op.reads[1]), machine.settings.sparse_rate, machine.step)
+
+
+@run.register
+def _(work: CacheProbe, op: Op, machine: Machine) -> None:
+    scope = route_scope(op.name)
+    for rank in machine.ranks:
+        probe(rank, rank.shards[scope], bags_for(rank, scope, op.reads[0]), op.writes[0])
+
+
+@run.register
+def _(work: RowMove, op: Op, machine: Machine) -> None:
+    scope = route_scope(op.name)
+    for rank in machine.ranks:
+        if work.write_back:
+            if machine.train:
+                write_back(rank, rank.shards[scope])
+            continue
+        for tier, taken in fetch(rank, rank.shards[scope]).items():
+            rank.hold(f"{op.name.split('.')[0]}.staged.{tier}", taken)
 
 
 @run.register
@@ -234,19 +255,21 @@ def run_plan(
     machine.fill(parameters or initial(workload, seed))
     traffic = tuple(Traffic(program.ranks) for _ in batches)
     losses, predictions, embeddings = [], [], []
-    prefetch = plan.prefetch_input
-    inputs = [op for op in program.ops if op.phase == "input"]
-    if prefetch:
-        _fetch(machine, inputs, batches[0], traffic[0])
+    depth = max(placement.prefetch, 1) if plan.prefetch_input else 0
+    inputs = [op for op in program.ops if depth and _is_ahead(op, placement)]
+    early = {op.name for op in inputs}
+    for k in range(min(depth, len(batches))):
+        _fetch(machine, inputs, batches[k], traffic[k], k + 1)
+    if depth:
         machine.turn()
     for i, batch in enumerate(batches):
         machine.take(batch, traffic[i])
         machine.begin()
         for op in program.ops:
-            if not (prefetch and op.phase == "input"):
+            if op.name not in early:
                 do(op, machine)
-            elif i + 1 < len(batches):
-                _fetch(machine, [op], batches[i + 1], traffic[i + 1])
+            elif i + depth < len(batches):
+                _fetch(machine, [op], batches[i + depth], traffic[i + depth], depth)
                 machine.take(batch, traffic[i])
         machine.turn()
         losses.append(_loss(machine, batch))
@@ -279,13 +302,19 @@ def do(op: Op, machine: Machine) -> None:
         machine.traffic.operate(op.name, rank.index, rank.tally.operations)
 
 
-def _fetch(machine: Machine, ops: Sequence[Op], batch: Samples, traffic: Traffic) -> None:
-    """Copy and distribute a batch ahead of its turn."""
-    machine.ahead = True
+def _is_ahead(op: Op, placement: Placement) -> bool:
+    """Whether an op works for a later batch when inputs are prefetched."""
+    cached = isinstance(op.work, CacheProbe) or (isinstance(op.work, RowMove) and not op.work.write_back)
+    return placement.prefetch > 0 if cached else op.phase == "input"
+
+
+def _fetch(machine: Machine, ops: Sequence[Op], batch: Samples, traffic: Traffic, ahead: int) -> None:
+    """Copy and distribute a batch, and fetch rows for it, ahead of its turn."""
+    machine.ahead = ahead
     machine.take(batch, traffic)
     for op in ops:
         do(op, machine)
-    machine.ahead = False
+    machine.ahead = 0
 
 
 def _check_batches(batches: Sequence[Samples], placement: Placement, program: Program) -> None:
@@ -322,6 +351,11 @@ def gather(machine: Machine) -> Parameters:
         np.full((int(r), int(d)), np.nan) for r, d in zip(tables.num_embeddings, tables.embedding_dim, strict=True)
     ]
     holders = [np.zeros(values.shape, dtype=np.int64) for values in whole]
+    for rank in machine.ranks:
+        for shards in rank.shards.values():
+            for shard in shards:
+                if shard.cache is not None and machine.train:
+                    shard.cache.settle()
     first = machine.ranks[0]
     dense = [n for n, buffer in machine.program.buffers.items() if buffer.role == "parameter" and n in first.values]
     held = {name: machine.ranks[machine.holders(name)[0]].values[name] for name in dense}

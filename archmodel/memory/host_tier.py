@@ -71,4 +71,5 @@ def contended(amount: Array, devices: int, every_rank: bool) -> Array:
     if not every_rank or own.shape[-1] == 1 or devices == 1:
         return own * devices
     node = own.reshape(*own.shape[:-1], -1, devices)
-    return np.minimum(node[..., :, None], node[..., None, :]).sum(-1).reshape(own.shape)
+    served = np.minimum(node[..., :, None], node[..., None, :]).sum(-1)
+    return np.asarray(served.reshape(own.shape))

@@ -59,7 +59,10 @@ class Placement:
     @cached_property
     def read_tier(self) -> tuple[str, ...]:
         """Tier that lookups and updates of every table read: that of its cache, else its home."""
-        return tuple(c.tier if c is not None else t for c, t in zip(self.cache or [None] * len(self.tier), self.tier, strict=True))
+        return tuple(
+            c.tier if c is not None else t
+            for c, t in zip(self.cache or [None] * len(self.tier), self.tier, strict=True)
+        )
 
     @cached_property
     def prefetch(self) -> int:
@@ -94,6 +97,17 @@ class Placement:
         size = np.minimum(np.floor(share * rows * (1 + 1e-12)).astype(np.int64), blocks.rows)
         size = np.where(size >= ways, size // ways * ways, size)
         return np.asarray(np.where((rows > 0) & (unit != ""), np.maximum(size, 1), 0), dtype=np.int64)
+
+    @cached_property
+    def cache_share(self) -> Array:
+        """Share of the rows of every table that its cache holds, (T,)."""
+        held, rows = np.zeros(len(self.tables)), np.zeros(len(self.tables))
+        for scope in SCOPES[:-1]:
+            for b in self.blocks(scope):
+                table = self.table[b.shards]
+                held += np.bincount(table, self.cache_rows(scope, b).sum(1), len(held))
+                rows += np.bincount(table, b.rows.sum(1), len(rows))
+        return np.asarray(held / np.maximum(rows, 1.0))
 
     @cached_property
     def _entry_bytes(self) -> Array:

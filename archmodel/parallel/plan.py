@@ -86,8 +86,8 @@ CacheUnit = Literal["share", "rows", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class CacheSize:
-    """How much a cache holds: a `share` of each table, a number of `rows` of each table, or `bytes` on each rank for all
-    tables of the entry together."""
+    """How much a cache holds: a `share` of each table, `rows` of each table, or `bytes` on each rank for all tables of
+    the entry together."""
 
     amount: float
     unit: CacheUnit
@@ -126,7 +126,9 @@ class CachePlan(Component):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    tier: str = Field(alias="in", description="tier that the cached rows lie in: hbm, ddr or one that the host declares")
+    tier: str = Field(
+        alias="in", description="tier that the cached rows lie in: hbm, ddr or one that the host declares"
+    )
     size: Annotated[CacheSize, BeforeValidator(CacheSize.read), WithJsonSchema({"type": ["string", "number"]})] = Field(
         description="4 GiB on each rank for all tables of this entry, 20 % of each table, or 100000 rows of each table"
     )

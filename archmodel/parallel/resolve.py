@@ -197,7 +197,7 @@ def _check_tiers(entries: _Entries, capacity: dict[str, float], problems: list[t
     for entry, path in zip(entries.plans, entries.paths, strict=True):
         for tier, where in (
             (entry.tier, f"{path}.tier"),
-            (entry.cache and entry.cache.tier, f"{path}.cache.in"),
+            (entry.cache.tier if entry.cache else None, f"{path}.cache.in"),
         ):
             if tier is None or (tier == "auto" and where.endswith(".tier")) or tier in capacity:
                 continue
@@ -210,7 +210,10 @@ def _check_tiers(entries: _Entries, capacity: dict[str, float], problems: list[t
         elif order.index(entry.cache.tier) > order.index(str(entry.tier)):
             faster = ", ".join(order[: order.index(str(entry.tier))]) or "no other tier is"
             problems.append(
-                (f"{path}.cache.in", f"{entry.cache.tier} is slower than {entry.tier}, where the rows are; {faster} is not")
+                (
+                    f"{path}.cache.in",
+                    f"{entry.cache.tier} is slower than {entry.tier}, where the rows are; {faster} is not",
+                )
             )
 
 
@@ -234,9 +237,7 @@ def _check_prefetch(plan: Plan, entries: _Entries, problems: list[tuple[str, str
         problems.append((f"{other}.cache.prefetch", f"is {depth}; all caches of a plan fetch as far ahead as {one}"))
 
 
-def _kept(
-    entries: _Entries, size: Array, written: npt.NDArray[np.object_], layout: Layout
-) -> dict[str, float]:
+def _kept(entries: _Entries, size: Array, written: npt.NDArray[np.object_], layout: Layout) -> dict[str, float]:
     """Bytes per rank that caches of tables without a tier of their own may take in each tier, at most."""
     kept: dict[str, float] = {}
     for i, entry in enumerate(entries.plans):
@@ -250,9 +251,7 @@ def _kept(
     return kept
 
 
-def _caches(
-    entries: _Entries, tier: npt.NDArray[np.str_], capacity: dict[str, float]
-) -> tuple[CachePlan | None, ...]:
+def _caches(entries: _Entries, tier: npt.NDArray[np.str_], capacity: dict[str, float]) -> tuple[CachePlan | None, ...]:
     """The cache of every table; none above a table that was placed in its tier, or a faster one."""
     order = list(capacity)
     found = entries.column("cache").tolist()

@@ -43,6 +43,7 @@ from archmodel.program import (
     OuterTraffic,
     Phase,
     RowMove,
+    Stream,
     Tier,
     sectors,
 )
@@ -277,7 +278,9 @@ class SparseLowering:
                 ids, ahead = a["probed_rows"], self.placement.prefetch
                 e.buffer(f"{name}.wanted", "cache", ids, e.plan.wires.index, "hbm", ahead > 0, copies=1 + ahead)
             index_bytes = a["indices"] * itemsize(e.plan.wires.index) + a["bags"] * itemsize(e.plan.wires.length)
-            e.buffer(f"{name}.indices", "input", index_bytes, "uint8", prefetched=e.plan.prefetch_input, copies=e.copies)
+            e.buffer(
+                f"{name}.indices", "input", index_bytes, "uint8", prefetched=e.plan.prefetch_input, copies=e.copies
+            )
 
     def weights(self, scope: Scope) -> str:
         """The route's rows as one operand."""
@@ -313,7 +316,8 @@ class SparseLowering:
             probe = CacheProbe(name, probed, per_rank(a["probed_rows"]), per_rank(a["tags"]), index)
             # one batch ahead: right behind the indices; further: behind those that came an iteration earlier
             phase: Phase = "input" if ahead == 1 else "forward"
-            wanted, on = f"{name}.wanted", "host" if ahead else "compute"
+            wanted = f"{name}.wanted"
+            on: Stream = "host" if ahead else "compute"
             self.e.op(f"{name}.cache_probe", phase, probe, (self._indices(scope),), (wanted,), (on,))
             move = RowMove(name, a.by("fetch_rows"), a.by("fetch_bytes"))
             # further ahead, both belong to the same batch: nothing to wait for but their order on the stream

@@ -58,7 +58,9 @@ def explain(estimate: Estimate, name: str) -> Explanation:
     system, notes, network = estimate.design.system, Notes(), Notes()
     reader = cast("System", Reading(system, "system", notes))
     topology = type(system).topology(cast("System", Reading(system, "system", network)))
-    machine = Machine(reader.gpu, topology, reader.node.host, system.node.gpus, estimate.program.graph_capture)
+    machine = Machine(
+        reader.gpu, topology, reader.node.host, system.node.gpus, estimate.program.graph_capture, every_rank=True
+    )
     notes.inputs.clear()
     before = set(network.inputs)
     packages = ("archmodel", type(system.gpu).__module__.partition(".")[0])
