@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _HALVINGS = 44
 _LONGEST = 80.0
 """Logarithm of the most draws that are looked at."""
+_FAR = 64.0
+"""A count that a row which is hardly ever drawn does not reach."""
 _MIXED = 24
 """Sizes that stand for the spread of a set-associative cache's sets."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
@@ -220,7 +222,7 @@ def _lfu(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[
 
         h(t) = sum p P(count >= k),   sum P(count >= k) = cache rows
 
-    averaged over t; until the cache is full everything seen is inside. The count's distribution by Wilson and
+    averaged over t, never more than what has been seen; until the cache is full everything seen is inside. The count's distribution by Wilson and
     Hilferty's cube root (PNAS 17, 1931), which makes the threshold k a real number.
     """
     if draws is None:
@@ -231,7 +233,8 @@ def _lfu(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[
     misses = popularity.unique(filled)
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         time = np.exp(np.log(np.maximum(filled, 1e-9)) + span * (node + 1) / 2)
-        misses = misses + weight / 2 * span * time * (1.0 - _most_counted(popularity, size, time))
+        missing = np.maximum(1.0 - _most_counted(popularity, size, time), popularity.fresh(time))
+        misses = misses + weight / 2 * span * time * missing
     misses = np.maximum(misses, popularity.unique(n))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(n > 0, 1.0 - misses / n, 0.0)
@@ -243,15 +246,18 @@ def _most_counted(popularity: Popularity, size: Array, time: Array) -> Array:
 
     p, rows = popularity.probability, popularity.rows
     mean = p * np.asarray(time)[..., None]
-    low, high = np.zeros(np.shape(mean.sum(-1))), np.log(np.maximum(mean.max(-1), 1.0)) + 1.0
+    most = mean.max(-1)
+    low, high = np.zeros(np.shape(mean.sum(-1))), np.log(most + 10.0 * np.sqrt(most) + _FAR)
     inside = np.ones_like(mean)
-    for _ in range(24):
+    for _ in range(30):
         middle = (low + high) / 2
         k = np.exp(middle)[..., None]
         inside = ndtr(3.0 * np.sqrt(k) * (np.cbrt(mean / k) - 1.0 + 1.0 / (9.0 * k)))
         many = (rows * inside).sum(-1) > size
         low, high = np.where(many, middle, low), np.where(many, high, middle)
-    return np.asarray((rows * p * inside).sum(-1))
+    held = (rows * inside).sum(-1)
+    share = np.minimum(size / np.maximum(held, 1e-300), 1.0)  # where no k is high enough, of equals some
+    return np.asarray((rows * p * inside).sum(-1) * share)
 
 
 # --- one cache below many tables ----------------------------------------------------------------------------
