@@ -381,7 +381,8 @@ class RowMove(_Local):
     """Rows of one route with their optimizer state between the tiers that are their home and those that cache them.
 
     Per rank and path `home:cache`: `units` moved, one request each, and their `bytes`. A unit is a row, or a page of
-    them. `write_back`: from the cache to the home, else the other way. `faults`: pages that a device faults on.
+    them. `write_back`: from the cache to the home, else the other way. `faults`: pages among them that the device
+    faulted on.
     """
 
     route: str

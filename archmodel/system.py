@@ -48,6 +48,9 @@ class HostLink(Component):
         description="per direction and device, achieved or line rate as the source says"
     )
     latency: Seconds = Field(default=0.0, description="of one access")
+    fault_time: PositiveSeconds | None = Field(
+        default=None, description="of the driver to serve one page that a device faults on, beside moving it"
+    )
 
 
 class Host(Component):

@@ -68,9 +68,10 @@ def in_place(requests: Requests, machine: Machine) -> Breakdown:
 def moving(work: RowMove, machine: Machine) -> Breakdown:
     """Rows between tiers in one batch of requests, all tiers at once:
 
-        t = latency + max(bytes / link bandwidth, seconds of each memory)
+        t = latency + faults x fault time + max(bytes / link bandwidth, seconds of each memory)
 
-    The link carries what comes from or goes to HBM; rows between host memories do not cross it.
+    The link carries what comes from or goes to HBM; rows between host memories do not cross it. Only pages fault; the
+    driver serves one after the other.
     """
     requests = work.requests()
     busy = tier_seconds(requests, machine)
@@ -79,7 +80,14 @@ def moving(work: RowMove, machine: Machine) -> Breakdown:
         raise ArchmodelError("the plan moves rows between tiers, but the system's node has no host")
     link = machine.host.link
     latency = np.where(np.asarray(crossing) > 0, link.latency, 0.0)
-    return overlapped({"host_link": crossing / link.bandwidth, **busy}, {"latency": latency})
+    further: dict[str, Num] = {"latency": latency}
+    if np.any(work.faults):
+        if link.fault_time is None:
+            raise ArchmodelError(
+                "the plan pages rows on demand; system.node.host.link.fault_time says how long that takes"
+            )
+        further["page_faults"] = work.faults * link.fault_time
+    return overlapped({"host_link": crossing / link.bandwidth, **busy}, further)
 
 
 def moved_by(work: Work, name: Tier, tier: HostTier) -> Array:

@@ -79,21 +79,26 @@ class Staged:
     outside: IntArray
     again: IntArray
     """Missed rows that the cache held when the batch began: they left and came back within it."""
+    units: int = 0
+    """Rows, or pages of them, that were missed."""
     values: Rows = field(default_factory=dict)
 
 
 class RowCache:
     """A cache of `places` rows in front of `home`, the arrays of a shard."""
 
-    def __init__(self, home: Rows, places: int, policy: str, ways: int | None, tier: str) -> None:
+    def __init__(
+        self, home: Rows, places: int, policy: str, ways: int | None, tier: str, unit: int = 1, paged: bool = False
+    ) -> None:
+        """`unit`: rows that move together, and `places` of them; `paged`: on faults of the device."""
         rows = len(home["weights"])
-        self.home, self.tier = home, tier
+        self.home, self.tier, self.unit, self.paged = home, tier, unit, paged
         width = places if ways is None else min(ways, places)
         self.places = places
-        self.tags = Tags(rows, places // width, width, policy)
-        self.lines: Rows = {name: np.zeros((places, values.shape[1])) for name, values in home.items()}
+        self.tags = Tags(-(-rows // unit), places // width, width, policy)
+        self.lines: Rows = {name: np.zeros((places * unit, values.shape[1])) for name, values in home.items()}
         self.place = np.full(rows, -1, dtype=np.int64)
-        self.free = list(range(places))
+        self.free = list(range(places * unit))
         self.queue: deque[Staged] = deque()
         self.loose: dict[int, int] = {}
         self.buffer: Rows = {}
@@ -103,23 +108,26 @@ class RowCache:
 
     def probe(self, ids: IntArray) -> Staged:
         """Pass a batch's rows by the tags."""
-        before, wanted = self.tags.inside, np.unique(ids)
-        missed = np.array([row for row in wanted.tolist() if not self.tags.access(row)], dtype=np.int64)
+        before, wanted = self.tags.inside, set((ids // self.unit).tolist())
+        missed = {unit for unit in sorted(wanted) if not self.tags.access(unit)}
         after = self.tags.inside
-
-        def rows(some: set[int]) -> IntArray:
-            return np.array(sorted(some), dtype=np.int64)
-
         found = Staged(
-            wanted,
-            missed,
-            rows(before - after),
-            rows(after - before),
-            rows(set(wanted.tolist()) - after),
-            rows(before & set(missed.tolist())),
+            self._rows(wanted),
+            self._rows(missed),
+            self._rows(before - after),
+            self._rows(after - before),
+            self._rows(wanted - after),
+            self._rows(before & missed),
+            len(missed),
         )
         self.queue.append(found)
         return found
+
+    def _rows(self, units: set[int]) -> IntArray:
+        """All rows of some units, in order."""
+        first = np.array(sorted(units), dtype=np.int64) * self.unit
+        rows = (first[:, None] + np.arange(self.unit)).ravel()
+        return rows[rows < len(self.place)]
 
     def fetch(self) -> Staged:
         """Read the missing rows of the batch that was probed last from the home."""
@@ -175,12 +183,12 @@ class RowCache:
         return place, loose
 
     def write_back(self) -> int:
-        """Write home what left the cache, and what found no place in it: how many rows."""
+        """Write home what left the cache, and what found no place in it: how many rows, or pages."""
         if self.loose:
             self.going.append((np.array(list(self.loose), dtype=np.int64), self.buffer))
         count = 0
         for rows, values in self.going:
-            count += len(rows)
+            count += len(np.unique(rows // self.unit))
             for name, some in values.items():
                 self.home[name][rows] = some
             for staged in self.queue:

@@ -141,7 +141,7 @@ def shards_of(placement: Placement, rank: int, parameters: Parameters, train: bo
     for scope in SCOPES:
         offset = 0
         for blocks in placement.blocks(scope):
-            places = None if scope == "replica" else placement.cache_rows(scope, blocks)
+            places = None if scope == "replica" else placement.cache_units(scope, blocks)
             for s, m in np.argwhere((blocks.ranks == rank) | (scope == "replica")).tolist():
                 shard = int(blocks.shards[s])
                 table = int(placement.table[shard])
@@ -152,7 +152,10 @@ def shards_of(placement: Placement, rank: int, parameters: Parameters, train: bo
                 state = new_state(optimizer, weights.shape) if train else {}
                 plan, cache = placement.cache[table] if placement.cache else None, None
                 if plan is not None and places is not None and places[s, m]:
-                    cache = RowCache(home_of(weights, state), int(places[s, m]), plan.policy, plan.ways, plan.tier)
+                    unit, paged = int(placement.unit_rows[shard]), plan.page is not None
+                    cache = RowCache(
+                        home_of(weights, state), int(places[s, m]), plan.policy, plan.ways, plan.tier, unit, paged
+                    )
                 result[scope].append(
                     Shard(
                         table, rows.start, rows.stop, columns.start, columns.stop, offset,
@@ -242,6 +245,8 @@ def probe(rank: Rank, shards: list[Shard], bags: list[Bags | None], wanted_buffe
     for shard, wanted in zip(shards, bags, strict=True):
         if wanted is None or shard.cache is None:
             continue
+        if shard.cache.paged:
+            continue
         staged = shard.cache.probe(shard.local(wanted.ids))
         tags = (
             len(staged.wanted) * shard.cache.tags.ways * index if _has_sets(rank, shard) else len(staged.wanted) * index
@@ -260,15 +265,18 @@ def _has_sets(rank: Rank, shard: Shard) -> bool:
     return plan is not None and plan.ways is not None
 
 
-def fetch(rank: Rank, shards: list[Shard]) -> dict[str, float]:
-    """Read missing rows from their home: bytes by the tier that takes them."""
+def fetch(rank: Rank, shards: list[Shard], bags: list[Bags | None]) -> dict[str, float]:
+    """Read missing rows from their home: bytes by the tier that takes them. Pages are missed when they are touched."""
     taken: dict[str, float] = {}
-    for shard in shards:
-        if shard.cache is None or not shard.present:
+    for shard, wanted in zip(shards, bags, strict=True):
+        cache = shard.cache
+        if cache is None or wanted is None:
             continue
-        rows = len(shard.cache.fetch().missed)
-        _count_move(rank, shard, rows)
-        taken[shard.cache.tier] = taken.get(shard.cache.tier, 0.0) + rows * shard.row_bytes
+        if cache.paged:
+            rank.note("faults", cache.probe(shard.local(wanted.ids)).units)
+        units = cache.fetch().units
+        _count_move(rank, shard, units)
+        taken[cache.tier] = taken.get(cache.tier, 0.0) + units * cache.unit * shard.row_bytes
     return taken
 
 
@@ -279,13 +287,13 @@ def write_back(rank: Rank, shards: list[Shard]) -> None:
             _count_move(rank, shard, shard.cache.write_back())
 
 
-def _count_move(rank: Rank, shard: Shard, rows: int) -> None:
-    """Rows that moved between a shard's home and its cache."""
+def _count_move(rank: Rank, shard: Shard, units: int) -> None:
+    """Rows, or pages, that moved between a shard's home and its cache."""
     assert shard.cache is not None
-    path, moved = f"{shard.tier}:{shard.cache.tier}", rows * shard.row_bytes
+    path, moved = f"{shard.tier}:{shard.cache.tier}", units * shard.cache.unit * shard.row_bytes
     for tier in (shard.tier, shard.cache.tier):
         rank.touch(moved, tier)
-    rank.note(f"units.{path}", rows)
+    rank.note(f"units.{path}", units)
     rank.note(f"bytes.{path}", moved)
 
 

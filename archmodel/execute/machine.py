@@ -265,7 +265,9 @@ class Machine:
                 rank.hold(f"{ROUTES[scope]}.weights.{tier}", sum(s.weights.size * itemsize(s.dtype) for s in here))
                 if self.train:
                     rank.hold(f"{ROUTES[scope]}.state.{tier}", sum(s.state_bytes for s in here))
-            caches = [(s.cache.tier, s.cache.places * s.row_bytes) for s in shards if s.cache is not None]
+            caches = [
+                (s.cache.tier, s.cache.places * s.cache.unit * s.row_bytes) for s in shards if s.cache is not None
+            ]
             for tier in {tier for tier, _ in caches}:
                 rank.hold(f"{ROUTES[scope]}.cache.{tier}", sum(size for t, size in caches if t == tier))
 

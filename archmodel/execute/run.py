@@ -13,18 +13,18 @@ from archmodel.execute import collectives
 from archmodel.execute.arithmetic import Tally, plain
 from archmodel.execute.batch import Samples, draw
 from archmodel.execute.coverage import tiling_problems
-from archmodel.execute.embedding import fetch, lookup, probe, update, write_back
+from archmodel.execute.embedding import Bags, fetch, lookup, probe, update, write_back
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.exchange import EXCHANGES
 from archmodel.execute.formats import FORMATS
 from archmodel.execute.functions import FUNCTIONS, bags_for, route_scope
-from archmodel.execute.machine import Machine, WireMode
+from archmodel.execute.machine import Machine, Rank, WireMode
 from archmodel.execute.parameters import Parameters, digest, initial
 from archmodel.execute.settings import Settings
 from archmodel.execute.traffic import Traffic
 from archmodel.parallel.inputs import HOST_FLOAT, SPARSE_FEATURES, tables_with_lengths
 from archmodel.parallel.lower import lower
-from archmodel.parallel.placement import Placement
+from archmodel.parallel.placement import ROUTES, Placement, Scope
 from archmodel.parallel.plan import Plan
 from archmodel.program import (
     AllToAll,
@@ -134,7 +134,7 @@ def _(work: RowMove, op: Op, machine: Machine) -> None:
             if machine.train:
                 write_back(rank, rank.shards[scope])
             continue
-        for tier, taken in fetch(rank, rank.shards[scope]).items():
+        for tier, taken in fetch(rank, rank.shards[scope], _bags_of(rank, scope)).items():
             rank.hold(f"{op.name.split('.')[0]}.staged.{tier}", taken)
 
 
@@ -300,6 +300,13 @@ def do(op: Op, machine: Machine) -> None:
     run(op.work, op, machine)
     for rank in machine.ranks:
         machine.traffic.operate(op.name, rank.index, rank.tally.operations)
+
+
+def _bags_of(rank: Rank, scope: Scope) -> list[Bags | None]:
+    """Indices for every shard of a route, of the batch that the op at work serves."""
+    name = f"{ROUTES[scope]}.indices"
+    distributed = rank.machine.program.ranks > 1
+    return bags_for(rank, scope, name if distributed else SPARSE_FEATURES)
 
 
 def _is_ahead(op: Op, placement: Placement) -> bool:

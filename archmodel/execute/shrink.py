@@ -30,6 +30,8 @@ MOST_CROSS_LAYERS = 4
 LEAST_CACHED = 4
 """Rows of a cache that a table of as many has, at least."""
 MOST_WAYS = 4
+MOST_PAGE = 512.0
+"""Bytes of a page."""
 KEPT_WIDTH = 16
 """Widths up to this stay as they are."""
 SAMPLES = 48
@@ -114,7 +116,7 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
     small_plan, small_placement = place(layout)
     notes = _notes(workload, small, placement.layout, layout, rows, pooling)
     if caches:
-        sizes = f"at least {LEAST_CACHED} rows, in sets of at most {MOST_WAYS}"
+        sizes = f"at least {LEAST_CACHED} rows, in sets of at most {MOST_WAYS}, pages of at most {MOST_PAGE:.0f} B"
         notes = (*notes, f"caches: the same share of the rows of their tables, {sizes}")
     return Small(small, small_plan, small_placement, notes, place)
 
@@ -203,7 +205,8 @@ def _cache(cache: CachePlan | None, share: float, rows: int) -> CachePlan:
     assert cache is not None
     ways = None if cache.ways is None else min(cache.ways, MOST_WAYS)
     size = CacheSize(min(max(share, LEAST_CACHED / max(rows, 1)), 1.0), "share")
-    return cache.model_copy(update={"size": size, "ways": ways})
+    page = None if cache.page is None else min(float(np.max(cache.page)), MOST_PAGE)
+    return cache.model_copy(update={"size": size, "ways": ways, "page": page})
 
 
 def _pieces(sharding: str, pieces: int, table: TableGroup, layout: Layout) -> int | None:

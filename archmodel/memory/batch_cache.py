@@ -13,6 +13,21 @@ from archmodel.memory.cache import Popularity, _set_sizes, _solve, characteristi
 from archmodel.memory.cache_exact import Policy, check_cache
 from archmodel.quantities import Array, Num
 
+
+def paged(popularity: Popularity, rows_per_page: Num) -> Popularity:
+    """Popularity of pages of consecutive rows, when ids are no order of popularity.
+
+    With R rows on R/k pages, the R/k most popular rows are each taken to be on a page of their own, with an even part
+    of all other accesses: right for rows alike and for few hot rows, a little too even in between.
+    """
+    k = np.asarray(rows_per_page, dtype=np.float64)
+    pages = popularity.rows.sum(-1) / k
+    before = np.cumsum(popularity.rows, axis=-1) - popularity.rows
+    first = np.clip(pages[..., None] - before, 0.0, popularity.rows)
+    rest = ((popularity.rows - first) * popularity.probability).sum(-1) / np.maximum(pages, 1e-300)
+    return Popularity(popularity.probability + np.where(k > 1, rest, 0.0)[..., None], first)
+
+
 _STEPS = 8
 """Batches that a cache remembers from which on whole ones are not told apart."""
 

@@ -222,8 +222,8 @@ def _lfu(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[
 
         h(t) = sum p P(count >= k),   sum P(count >= k) = cache rows
 
-    averaged over t, never more than what has been seen; until the cache is full everything seen is inside. The count's distribution by Wilson and
-    Hilferty's cube root (PNAS 17, 1931), which makes the threshold k a real number.
+    averaged over t, never more than what has been seen; until the cache is full everything seen is inside. The count's
+    distribution by Wilson and Hilferty's cube root (PNAS 17, 1931), which makes the threshold k a real number.
     """
     if draws is None:
         return top(size)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from archmodel.memory.batch_cache import batch_misses
+from archmodel.memory.batch_cache import batch_misses, paged
 from archmodel.memory.cache import Popularity
 from archmodel.memory.cache_exact import CacheSimulator
 from archmodel.parallel.placement import Blocks, Placement, Scope
@@ -50,8 +50,8 @@ class Counts(Protocol):
         ...
 
     def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
-        """Rows fetched into the cache of every block, and rows written home from it, both (shards, members); 0 where
-        there is no cache."""
+        """Rows (or pages) fetched into the cache of every block, and those written home, both (shards, members);
+        0 where there is no cache."""
         ...
 
 
@@ -90,17 +90,19 @@ class Expected:
     def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
         """In the long run. Training changes every row that it reads, so each that comes sends a changed one home."""
         share = self._share(placement, blocks)
-        size = placement.cache_rows(scope, blocks).astype(np.float64)
+        size = placement.cache_units(scope, blocks).astype(np.float64)
         table = np.broadcast_to(placement.table[blocks.shards][:, None], size.shape)
+        unit = np.broadcast_to(placement.unit_rows[blocks.shards][:, None], size.shape)
         cached = size > 0
-        key = np.stack([table[cached].astype(np.float64), share[cached], size[cached]])
+        key = np.stack([table[cached].astype(np.float64), share[cached], size[cached], unit[cached]])
         distinct, which = np.unique(key, axis=1, return_inverse=True)
         fetched = np.zeros(size.shape)
         fetched[cached] = self._misses(placement, *distinct)[np.reshape(which, -1)]
         return fetched, fetched if train else np.zeros(size.shape)
 
-    def _misses(self, placement: Placement, table: Array, share: Array, size: Array) -> Array:
-        """Expected misses of blocks that have a `share` of the rows of a `table` and a cache of `size` rows."""
+    def _misses(self, placement: Placement, table: Array, share: Array, size: Array, unit: Array) -> Array:
+        """Expected misses of blocks that have a `share` of the rows of a `table` and a cache of `size` units, each of
+        `unit` rows."""
         t = table.astype(np.int64)
         plans = [placement.cache[i] for i in t]
         kinds = [(p.policy, p.ways, int(self.tables.distribution_of[i])) for p, i in zip(plans, t, strict=True) if p]
@@ -111,7 +113,7 @@ class Expected:
             whole = self.tables.distributions[distribution].popularity(
                 self.tables.num_embeddings[t[mine]].astype(np.float64)
             )
-            part = Popularity(whole.probability, whole.rows * share[mine][:, None])
+            part = paged(Popularity(whole.probability, whole.rows * share[mine][:, None]), unit[mine])
             draws = self.tables.pooling_factor[t[mine]] * batch
             missed[mine] = batch_misses(part, size[mine], draws, policy, ways)
         return missed
@@ -168,19 +170,20 @@ class Observed:
 
     def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
         """By exact caches that run every distinct row of each batch once, in the order of ids."""
-        size = placement.cache_rows(scope, blocks)
+        size = placement.cache_units(scope, blocks)
         fetched, written = np.zeros(size.shape), np.zeros(size.shape)
         for s, m in np.argwhere(size > 0):
             t = int(placement.table[blocks.shards[s]])
             plan = placement.cache[t]
             assert plan is not None
             rows, first = int(blocks.rows[s, m]), int(blocks.start[s, m])
+            unit = int(placement.unit_rows[blocks.shards[s]])
             ways = None if plan.ways is None else min(plan.ways, int(size[s, m]))
-            cache = CacheSimulator(rows, int(size[s, m]), plan.policy, ways)
+            cache = CacheSimulator(-(-rows // unit), int(size[s, m]), plan.policy, ways)
             held = 0
             for batch in (*self.before, self.batch):
                 ids = batch.ids[t]
-                wanted = np.unique(ids[(ids >= first) & (ids < first + rows)]) - first
+                wanted = np.unique((ids[(ids >= first) & (ids < first + rows)] - first) // unit)
                 held = cache.held
                 fetched[s, m] = len(wanted) - int(cache.feed(wanted).sum())
             # training changes every row: each that came, less the places it found empty, sends one home

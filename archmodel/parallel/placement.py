@@ -77,9 +77,16 @@ class Placement:
         per_row = np.array([STATE_BYTES_PER_ROW[o] for o in self.optimizer], dtype=np.float64)[self.table]
         return np.asarray(self.columns * (element + per_element) + per_row)
 
-    def cache_rows(self, scope: Scope, blocks: Blocks) -> IntArray:
-        """Rows that the cache of every block holds, (shards, members): whole sets, at least one row of a block that has
-        any, at most all; 0 without a cache.
+    @cached_property
+    def unit_rows(self) -> IntArray:
+        """Rows that move together to and from the cache of every shard, (S,): 1, or those of a page."""
+        pages = [c.page if c is not None else None for c in self.cache] or [None] * len(self.tables)
+        page = np.array([0.0 if p is None else float(np.max(p)) for p in pages])[self.table]
+        return np.maximum(np.floor(page / np.maximum(self.home_row_bytes, 1.0)), 1.0).astype(np.int64)
+
+    def cache_units(self, scope: Scope, blocks: Blocks) -> IntArray:
+        """Rows, or pages, that the cache of every block holds, (shards, members): whole sets, at least one of a block
+        that has any rows, at most all; 0 without a cache.
 
         Bytes on a rank are shared by all blocks there of tables of one entry, in proportion to their size.
         """
@@ -94,7 +101,9 @@ class Placement:
             held = np.maximum(self._entry_bytes[self.entry[table][:, None], blocks.ranks], 1.0)
             share = np.where(unit == "bytes", amount / held, share)
         ways = np.array([(p.ways or 1) if p else 1 for p in plans], dtype=np.int64).reshape(-1, 1)
-        size = np.minimum(np.floor(share * rows * (1 + 1e-12)).astype(np.int64), blocks.rows)
+        unit_rows = self.unit_rows[blocks.shards][:, None]
+        wanted = np.floor(share * rows * (1 + 1e-12)).astype(np.int64) // unit_rows
+        size = np.minimum(wanted, -(-blocks.rows // unit_rows))
         size = np.where(size >= ways, size // ways * ways, size)
         return np.asarray(np.where((rows > 0) & (unit != ""), np.maximum(size, 1), 0), dtype=np.int64)
 
@@ -105,8 +114,9 @@ class Placement:
         for scope in SCOPES[:-1]:
             for b in self.blocks(scope):
                 table = self.table[b.shards]
-                held += np.bincount(table, self.cache_rows(scope, b).sum(1), len(held))
-                rows += np.bincount(table, b.rows.sum(1), len(rows))
+                units = self.cache_units(scope, b)
+                held += np.bincount(table, units.sum(1), len(held))
+                rows += np.bincount(table, (-(-b.rows // self.unit_rows[b.shards][:, None])).sum(1), len(rows))
         return np.asarray(held / np.maximum(rows, 1.0))
 
     @cached_property

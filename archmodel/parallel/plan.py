@@ -137,6 +137,11 @@ class CachePlan(Component):
     prefetch: int = Field(
         default=1, ge=0, le=16, description="batches ahead that missing rows are fetched; 0: when they are looked up"
     )
+    page: PositiveBytes | None = Field(
+        default=None,
+        description="rows come and go by pages of so many bytes that the device faults on, as in unified memory "
+        "(prefetch: 0); left out: row by row, by software",
+    )
     write: Literal["back"] = Field(default="back", description="changed rows are written home when they leave")
 
 

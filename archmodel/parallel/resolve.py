@@ -231,6 +231,13 @@ def _check_prefetch(plan: Plan, entries: _Entries, problems: list[tuple[str, str
                     f"{depth} batches ahead needs their indices; set plan.prefetch_input: true, or prefetch: 0",
                 )
             )
+        if depth and entry.cache.page is not None:
+            problems.append(
+                (
+                    f"{path}.cache.prefetch",
+                    f"{depth} batches ahead, but pages come when the device faults; set prefetch: 0",
+                )
+            )
         depths.setdefault(depth, path)
     if len(depths) > 1:
         (_, one), (depth, other) = list(depths.items())[:2]

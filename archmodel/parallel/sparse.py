@@ -175,15 +175,19 @@ def _cache_amounts(
     """What the caches of some blocks hold, are asked for and move."""
     table = placement.table[b.shards]
     cached = placement.cached[table].astype(np.float64)[:, None]
-    held = placement.cache_rows(scope, b)
+    unit = placement.unit_rows[b.shards].astype(np.float64)[:, None]
+    held = placement.cache_units(scope, b)
     fetched, written = counts.moved(placement, scope, b, train)
     plans = [placement.cache[t] for t in table]
     ways = np.array([(c.ways or 1) if c else 0 for c in plans], dtype=np.float64)[:, None]
     index = itemsize(e.plan.wires.index)
-    put("probed", wanted[0] * cached)
-    put("probed_rows", wanted[1] * cached)
-    put("tags", wanted[1] * np.minimum(ways, held) * index)
-    row = size.columns * size.element + (size.state_bytes if train else 0.0)
+    by_software = cached * np.array([[float(c is not None and c.page is None)] for c in plans])
+    if by_software.any():  # pages are found by the device's own page tables
+        put("probed", wanted[0] * by_software)
+        put("probed_rows", wanted[1] * by_software)
+        put("tags", wanted[1] * np.minimum(ways, held) * index * by_software)
+    put("faults", fetched * (cached - by_software))
+    row = (size.columns * size.element + (size.state_bytes if train else 0.0)) * unit
     for home, at_home in size.at_home.items():
         for tier, here in size.in_tier.items():
             both = at_home * here * cached
@@ -310,7 +314,7 @@ class SparseLowering:
         ahead = self.placement.prefetch
         for scope, a in self.routes.items():
             name = ROUTES[scope]
-            if "probed" not in a.values:
+            if "faults" not in a.values:
                 continue
             index, probed = self.e.plan.wires.index, per_rank(a["probed"])
             probe = CacheProbe(name, probed, per_rank(a["probed_rows"]), per_rank(a["tags"]), index)
@@ -318,16 +322,18 @@ class SparseLowering:
             phase: Phase = "input" if ahead == 1 else "forward"
             wanted = f"{name}.wanted"
             on: Stream = "host" if ahead else "compute"
-            self.e.op(f"{name}.cache_probe", phase, probe, (self._indices(scope),), (wanted,), (on,))
-            move = RowMove(name, a.by("fetch_rows"), a.by("fetch_bytes"))
+            if "probed" in a.values:
+                self.e.op(f"{name}.cache_probe", phase, probe, (self._indices(scope),), (wanted,), (on,))
+            faults = per_rank(a["faults"])
+            move = RowMove(name, a.by("fetch_rows"), a.by("fetch_bytes"), faults=faults)
             # further ahead, both belong to the same batch: nothing to wait for but their order on the stream
-            reads = (wanted,) if ahead < 2 else ()
+            reads = (wanted if "probed" in a.values else self._indices(scope),) if ahead < 2 else ()
             self.e.op(f"{name}.cache_fetch", phase, move, reads, self._staged(scope), ("host",))
 
     def write_back(self) -> None:
         """Write home the changed rows that leave the caches."""
         for scope, a in self.routes.items():
-            if "probed" in a.values:
+            if "faults" in a.values:
                 move = RowMove(ROUTES[scope], a.by("back_rows"), a.by("back_bytes"), write_back=True)
                 self.e.op(f"{ROUTES[scope]}.cache_write_back", "update", move, (self.weights(scope),), (), ("host",))
 

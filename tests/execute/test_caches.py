@@ -58,6 +58,15 @@ def test_caches_of_bytes_beside_uncached_tables_in_every_tier() -> None:
     holds(dot(), Plan(prefetch_input=True, tables={"default": default, "rules": rules}), Layout(2, 2), steps=5)
 
 
+@pytest.mark.parametrize("page", ["100 B", "64 B", "1 KiB"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_demand_paging_changes_no_bit_either(page: str, policy: str) -> None:
+    paged = plan({"size": 0.4, "policy": policy, "ways": None, "prefetch": 0, "page": page}, tier="ddr")
+    through = holds(dot(), paged, Layout(1, 2), steps=5)
+    plain = holds(dot(), plan(None, tier="ddr"), Layout(1, 2), steps=5)
+    assert np.array_equal(through.losses, plain.losses)
+
+
 def test_inference_through_a_cache_writes_nothing_home() -> None:
     workload = dot(mode="inference")
     holds(workload, plan({"size": 5, "ways": None, "prefetch": 0}), Layout(1, 2), steps=4)
@@ -97,27 +106,28 @@ def test_rows_that_were_fetched_before_an_update_are_refreshed(prefetch: int, mo
     policy=st.sampled_from(POLICIES),
     ways=st.sampled_from([None, 1, 2, 4]),
     prefetch=st.integers(0, 3),
+    unit=st.integers(1, 5),
     seed=st.integers(0, 10**6),
 )
 def test_the_cache_is_the_simulators_and_loses_nothing(
-    rows: int, places: int, policy: str, ways: int | None, prefetch: int, seed: int
+    rows: int, places: int, policy: str, ways: int | None, prefetch: int, unit: int, seed: int
 ) -> None:
     """Any stream of batches: fetched and written rows are the exact simulator's, and the values those of an array."""
-    places = min(places, rows)
+    places = min(places, -(-rows // unit))
     if ways is not None:
         ways = min(ways, places)
         places = places // ways * ways
     rng = np.random.default_rng(seed)
     batches = [rng.integers(0, rows, rng.integers(0, 30)) for _ in range(8)]
     plain = rng.standard_normal((rows, 2))
-    cache = RowCache({"weights": plain.copy()}, places, policy, ways, "hbm")
-    simulator = CacheSimulator(rows, places, policy, ways)
+    cache = RowCache({"weights": plain.copy()}, places, policy, ways, "hbm", unit)
+    simulator = CacheSimulator(-(-rows // unit), places, policy, ways)
     moved = []
     probed: list[int] = []
 
     def bring(ids: np.ndarray) -> None:
         cache.probe(ids)
-        probed.append(len(cache.fetch().missed))
+        probed.append(cache.fetch().units)
 
     for ids in batches[:prefetch]:
         bring(ids)
@@ -132,7 +142,8 @@ def test_the_cache_is_the_simulators_and_loses_nothing(
         moved.append(cache.write_back())
     for ids, fetched, written in zip(batches, probed, moved, strict=True):
         before = simulator.held
-        assert fetched == len(np.unique(ids)) - simulator.feed(np.unique(ids)).sum()
+        wanted = np.unique(ids // unit)
+        assert fetched == len(wanted) - simulator.feed(wanted).sum()
         assert written == fetched - (simulator.held - before)
     cache.settle()
     assert np.array_equal(cache.home["weights"], plain)
