@@ -114,7 +114,7 @@ def _fifo(popularity: Popularity, size: Array, n: Array) -> Array:
     for _ in range(2 * _STEPS):
         time = np.floor(size / np.maximum(missed(time), 1e-300) + 1e-9)
     whole = np.where(time >= _STEPS, _solve(Popularity(q, rows), size, occupancy, least_time=1e-12) - 0.5, time)
-    return missed(np.where(np.isfinite(whole), whole, 0.0))
+    return np.where(np.isfinite(whole), missed(np.where(np.isfinite(whole), whole, 0.0)), 0.0)
 
 
 def _lfu(popularity: Popularity, size: Array, n: Array) -> Array:

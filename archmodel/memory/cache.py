@@ -132,7 +132,8 @@ def _set_sizes(size: Array, ways: int) -> list[Array]:
         h(S sets of W ways) = E[h(S X)],   X ~ Gamma(W)
 
     (A. J. Smith, "Cache Memories", Computing Surveys 14(3), 1982, section 2.2, has the binomial form; one set takes
-    all, hence the spread shrinks by sqrt(1 - 1/S).) The Gamma variable by its quantiles, as a ratio to its mean.
+    all, hence the spread shrinks by sqrt(1 - 1/S), and no size is below that of one set). The Gamma variable by its
+    quantiles, as a ratio to its mean.
     """
     from scipy.special import gammaincinv
 
@@ -141,7 +142,7 @@ def _set_sizes(size: Array, ways: int) -> list[Array]:
     sets = np.maximum(np.floor(size / ways), 1.0)
     narrower = np.sqrt(1.0 - 1.0 / sets)
     whole = np.minimum(sets * ways, size)
-    return [np.maximum(whole * (1.0 + (float(r) - 1.0) * narrower), np.minimum(size, 1.0)) for r in ratio]
+    return [np.maximum(whole * (1.0 + (float(r) - 1.0) * narrower), np.minimum(size, float(ways))) for r in ratio]
 
 
 def _ideal(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[Num], Array]) -> Array:

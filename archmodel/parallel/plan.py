@@ -102,7 +102,7 @@ class CacheSize:
                 found = cls(parse(value, "bytes"), "bytes")
             except ArchmodelError:
                 try:
-                    found = cls(parse(value, "fraction"), "share")
+                    found = cls(parse(value, "ratio"), "share")
                 except ArchmodelError:
                     raise ValueError(_CACHE_SIZES) from None
         elif isinstance(value, int) and not isinstance(value, bool):
