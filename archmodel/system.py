@@ -84,9 +84,14 @@ class Host(Component):
 
     @property
     def tier_names(self) -> tuple[str, ...]:
-        """Names of all memories beside the devices' own, the fastest to read first."""
-        names = ["ddr", *self.tiers]
-        return tuple(sorted(names, key=lambda name: -float(np.max(np.asarray(self.tier(name).bandwidth)))))
+        """Names of all memories beside the devices' own, the one with the shortest access first; of equals, the one with
+        most bandwidth."""
+
+        def slowness(name: str) -> tuple[float, float]:
+            tier = self.tier(name)
+            return float(np.max(np.asarray(tier.memory.access_latency()))), -float(np.max(np.asarray(tier.bandwidth)))
+
+        return tuple(sorted(["ddr", *self.tiers], key=slowness))
 
     def bandwidth_per_device(self, devices: int) -> Num:
         """B/s of host memory for each of `devices` that read at once: its link, or its share of DDR bandwidth."""
