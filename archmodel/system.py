@@ -84,8 +84,7 @@ class Host(Component):
 
     @property
     def tier_names(self) -> tuple[str, ...]:
-        """Names of all memories beside the devices' own, the one with the shortest access first; of equals, the one with
-        most bandwidth."""
+        """Names of all memories beside the devices' own, the shortest access first; of equals, the most bandwidth."""
 
         def slowness(name: str) -> tuple[float, float]:
             tier = self.tier(name)
