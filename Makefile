@@ -2,13 +2,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs wheel clean
+.PHONY: help setup demo test lint format renew docs wheel clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOG := $(VENV)/setup.log
+INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt \
+  PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install --quiet -c constraints.txt
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,9 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "archmodel needs Python 3.11 or newer; this is $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "no venv here; on Debian: apt-get install -y python3-venv make"; rm -rf $(VENV); exit 1; }
-	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt \
-	  PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
-	  $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' >$(LOG) 2>&1 || { cat $(LOG); exit 1; }
+	@$(INSTALL) -e '.[dev]' >$(LOG) 2>&1 || { cat $(LOG); exit 1; }
 	@touch $(STAMP)
 
 demo: $(STAMP) ## evaluate two published systems
@@ -43,8 +43,12 @@ format: $(STAMP) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## renew the output that README.md and docs/ show
+renew: $(STAMP) ## renew the output that README.md and docs/ show
 	@$(BIN)/python docs/renew.py
+
+docs: $(STAMP) ## build the manual into docs/_build/html; a warning is an error
+	@$(BIN)/sphinx-build -j 2 -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 wheel: $(STAMP) ## build dist/*.whl with the catalogue of designs inside
 	@$(BIN)/python -m pip wheel --quiet --no-deps -w dist .

@@ -86,6 +86,13 @@ def find(use_path: str) -> Path:
     raise CatalogueError(f"the catalogue has no {use_path}{meant}")
 
 
+def located(path: str | Path) -> Path:
+    """`path` where there is such a file, else the catalogue's file of that name, else `path` as it is."""
+    here = Path(path)
+    inside = directory() / here
+    return inside if not here.exists() and not here.is_absolute() and inside.is_file() else here
+
+
 def _files(folder: Path) -> Iterator[Path]:
     """Paths of the catalogue's files: those at the top, then folder by folder."""
     for place in (folder, *(folder / name for name in KINDS)):

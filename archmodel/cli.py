@@ -23,6 +23,7 @@ from archmodel.errors import ArchmodelError, escape, nearest
 if TYPE_CHECKING:
     from archmodel.design import Design
     from archmodel.estimate.result import Estimate
+    from archmodel.search.planner import Weights
     from archmodel.system import System
 
 FINE, NO, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
@@ -285,7 +286,25 @@ def sweep(
 @click.option("--task", help="Which of the tasks.")
 @click.option("--planner", default="search", help="search, or a published one: random, size, dim, lookup, ...")
 @click.option("--min-partition", type=click.IntRange(min=4), help="Fewest columns of a column-wise shard.")
-@click.option("--constraints", type=click.Path(path_type=Path), help="TorchRec ParameterConstraints as JSON.")
+@click.option(
+    "--constraints",
+    type=click.Path(path_type=Path),
+    help="What the plan may not do: a limits file (YAML), or TorchRec's ParameterConstraints (JSON).",
+)
+@click.option("--exact", is_flag=True, help="Finish a small task with the exact programme (--cost torchrec).")
+@click.option(
+    "--weights", metavar="time=1,memory=W,nodes=W", help="What to judge plans by. Default: iteration time alone."
+)
+@click.option("--explain", is_flag=True, help="Say why every table is cut so, and what binds each rank.")
+@click.option("--table", "tables", multiple=True, help="With --explain: these tables only.")
+@click.option("--as-written", is_flag=True, help="With --explain: of the design's own plan, without a search.")
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="A B",
+    help="Compare two plans: designs, or plan files for DESIGN.",
+)
 @as_json
 @root
 def plan(
@@ -300,6 +319,12 @@ def plan(
     planner: str,
     min_partition: int | None,
     constraints: Path | None,
+    exact: bool,
+    weights: str | None,
+    explain: bool,
+    tables: tuple[str, ...],
+    as_written: bool,
+    compare: tuple[Path, Path] | None,
     as_json: bool,
     root: Path | None,
 ) -> None:
@@ -312,30 +337,104 @@ def plan(
     from archmodel.report import plans
     from archmodel.search.options import NoPlan
 
-    seconds = _seconds(budget)
+    if compare is not None:
+        _compare_plans(compare, design, sets, root, as_json)
+        return
+    seconds, judged = _seconds(budget), _weights(weights)
     try:
-        with plans.progress("ms" if cost == "torchrec" else "s", quiet=as_json) as tell:
+        with plans.progress("ms" if cost == "torchrec" else "s", quiet=as_json or as_written) as tell:
             if cost == "torchrec":
-                if tasks is None or task is None or design is not None:
-                    fail("--cost torchrec plans a task: give --tasks FILE and --task NAME, and no design")
+                if tasks is None or task is None or design is not None or judged is not None or explain:
+                    fail("--cost torchrec plans a task: give --tasks FILE and --task NAME, and no design or weights")
                 from archmodel.interop.run import plan_task
 
-                answer = plan_task(tasks, task, planner, seconds, seed, min_partition, constraints, tell)
+                answer = plan_task(tasks, task, planner, seconds, seed, min_partition, constraints, tell, exact)
             else:
-                if design is None or tasks is not None or constraints is not None or planner != "search":
+                if design is None or tasks is not None or exact or planner != "search":
                     fail("give a design file, or --cost torchrec with --tasks and --task")
+                if as_written:
+                    if not explain:
+                        fail("--as-written goes with --explain")
+                    _explain_plan(_load(design, sets, root), tables, as_json)
+                    return
                 from archmodel.interop.run import plan_design
 
-                answer = plan_design(_load(design, sets, root), seconds, seed, tell)
+                answer = plan_design(_load(design, sets, root), seconds, seed, constraints, judged, tell)
     except NoPlan as error:
         click.echo(escape(str(error)), err=True)
         raise click.exceptions.Exit(NO) from None
     if output is not None:
         output.write_text(answer.text, encoding="utf-8")
-    if as_json:
+    if explain:
+        assert answer.design is not None
+        if not as_json:
+            plans.show(answer)
+        _explain_plan(answer.design, tables, as_json, answer.summary)
+    elif as_json:
         _print_json(answer.summary)
     else:
         plans.show(answer)
+
+
+def _explain_plan(
+    design: Design, tables: tuple[str, ...], as_json: bool, summary: dict[str, Any] | None = None
+) -> None:
+    from dataclasses import asdict
+
+    from archmodel.report import plans
+    from archmodel.search.explain import explain
+
+    with plans.counting(quiet=as_json) as tell:
+        found = explain(design, list(tables) or None, progress=tell)
+    if as_json:
+        reasons = {"tables": [asdict(t) for t in found.tables], "ranks": [asdict(r) for r in found.ranks]}
+        _print_json({**(summary or {}), "iteration_time": found.estimate.iteration_time, "explanation": reasons})
+    else:
+        plans.show_explanation(found)
+
+
+def _compare_plans(
+    files: tuple[Path, Path], design: Path | None, sets: tuple[tuple[str, str], ...], root: Path | None, as_json: bool
+) -> None:
+    from archmodel.estimate.estimate import estimate
+    from archmodel.interop.plan_file import with_plan
+    from archmodel.report import plans
+    from archmodel.search.compare import compare
+
+    first, second = (_load(f, sets, root) if design is None else with_plan(_load(design, sets, root), f) for f in files)
+    found = compare(estimate(first), estimate(second))
+    if not as_json:
+        plans.show_comparison(found, (files[0].name, files[1].name))
+        return
+    _print_json(
+        {
+            "iteration_time": [found.first.iteration_time, found.second.iteration_time],
+            "fits": [found.first.fits, found.second.fits],
+            "memory": {k: list(v) for k, v in found.memory.items()},
+            "phases": {k: list(v) for k, v in found.phases.items()},
+            "tables": [{"name": d.name, "first": dict(d.first), "second": dict(d.second)} for d in found.tables],
+            "same_tables": found.same,
+        }
+    )
+
+
+def _weights(text: str | None) -> Weights | None:
+    """What `--weights time=1,memory=0.2` says."""
+    if text is None:
+        return None
+    from archmodel.search.planner import Weights
+
+    given: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name not in ("time", "memory", "nodes"):
+            close = nearest(name, ["time", "memory", "nodes"], 1)
+            fail(f"--weights {escape(part)}: {f'did you mean {close[0]}?' if close else 'known: time, memory, nodes'}")
+        try:
+            given[name] = float(value)
+        except ValueError:
+            fail(f"--weights {escape(part)}: {escape(value) or 'nothing'} is no number; write e.g. {name}=1")
+    return Weights(**given)
 
 
 def _seconds(text: str | None) -> float | None:

@@ -171,11 +171,14 @@ def capacities(system: System) -> dict[str, float]:
 
 
 def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str, str] | None = None) -> Design:
-    """Read, compose and check a design file. `sets`: {dotted path: text} overrides, as --set gives them.
+    """Read, compose and check a design file, here or else in the catalogue.
+
+    `sets`: {dotted path: text} overrides, as --set gives them.
 
     `root`: a directory that `use:` may not leave. Raises DesignError with every problem of the file.
     """
     problems: list[Problem] = []
+    path = catalogue.located(path)
     tree = source.read(path, root=root, catalogue=catalogue.directory(), problems=problems)
     tree = without_published(tree, sets or {})
     for where, text in (sets or {}).items():
@@ -184,8 +187,8 @@ def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str,
 
 
 def load_system(path: str | Path, *, root: str | Path | None = None) -> System:
-    """Read and check a system file. Raises DesignError."""
-    return source.validate(System, source.read(path, root=root, catalogue=catalogue.directory()))
+    """Read and check a system file, here or else in the catalogue. Raises DesignError."""
+    return source.validate(System, source.read(catalogue.located(path), root=root, catalogue=catalogue.directory()))
 
 
 def _checked(

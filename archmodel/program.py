@@ -240,7 +240,8 @@ class Convolution(_Local):
 @dataclass(frozen=True, slots=True)
 class Elementwise(_Local):
     """A bandwidth-bound kernel: `function` names what it computes (the executor's registry), its operands are the
-    op's reads and writes. Elements read and written per rank, each in its own precision, and operations done."""
+    op's reads and writes. Elements read and written per rank, each in its own precision, and operations done.
+    `kernels`: how many the work is cut into, one after the other."""
 
     function: str
     read_bytes: Array
@@ -248,6 +249,7 @@ class Elementwise(_Local):
     operations: Array
     dtype: Dtype
     arguments: Mapping[str, float | str] = field(default_factory=dict)
+    kernels: int = 1
 
     def flops(self) -> Array:
         return self.operations
@@ -346,6 +348,50 @@ class EmbeddingUpdate(_Local):
         return _add_hbm(tiers, self.streamed_bytes() + self.gradient_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingScatterAdd(_Local):
+    """Adds one row of gradients per index to the rows of the tables, one after the other (atomic additions).
+
+    All arrays per rank: `indices` and `gradient_bytes` read; per tier `row_bytes` demanded and `unique_row_bytes`
+    distinct, each read and written back (so twice the bytes of a lookup); one `operation` per element added. `rows`:
+    rows that are read and written in place in every tier but HBM.
+    """
+
+    route: str
+    indices: Array
+    gradient_bytes: Array
+    row_bytes: Mapping[Tier, Array]
+    unique_row_bytes: Mapping[Tier, Array]
+    operations: Array
+    index_dtype: Dtype
+    rows: Mapping[Tier, Array] = field(default_factory=dict)
+
+    def flops(self) -> Array:
+        return self.operations
+
+    def streamed_bytes(self) -> Array:
+        """Indices and gradient rows, read sequentially."""
+        return self.indices * itemsize(self.index_dtype) + self.gradient_bytes
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return _add_hbm(self.row_bytes, self.streamed_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class HostIssue(_Local):
+    """The device idles while its host, having waited for it, issues what comes next: `iterations` times a whole
+    iteration begins (copies into static buffers, the launch of a graph), and `calls` kernels are issued one by one."""
+
+    calls: float = 0.0
+    iterations: float = 0.0
+
+    def flops(self) -> Array:
+        return np.zeros(1)
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return {}
+
+
 def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
     result = dict(tiers)
     result["hbm"] = result.get("hbm", np.zeros(1)) + extra
@@ -414,9 +460,10 @@ class RowMove(_Local):
 
 @dataclass(frozen=True, slots=True)
 class HostCopy(_Local):
-    """`bytes` per rank copied from host memory into the device's own over the link between them."""
+    """`bytes` per rank copied from host memory, pinned or `pageable`, into the device's own over their link."""
 
     bytes: Array
+    pageable: bool = False
 
     def flops(self) -> Array:
         return np.zeros(1)

@@ -47,6 +47,11 @@ class HostLink(Component):
     bandwidth: PositiveBandwidth = Field(
         description="per direction and device, achieved or line rate as the source says"
     )
+    pageable: PositiveBandwidth | None = Field(
+        default=None,
+        description="the same from memory that is not pinned, which the driver copies through a buffer of its own; "
+        "absent: no slower",
+    )
     latency: Seconds = Field(default=0.0, description="of one access")
     fault_time: PositiveSeconds | None = Field(
         default=None, description="of the driver to serve one page that a device faults on, beside moving it"
@@ -92,9 +97,12 @@ class Host(Component):
 
         return tuple(sorted(["ddr", *self.tiers], key=slowness))
 
-    def bandwidth_per_device(self, devices: int) -> Num:
+    def bandwidth_per_device(self, devices: int, *, pageable: bool = False) -> Num:
         """B/s of host memory for each of `devices` that read at once: its link, or its share of DDR bandwidth."""
-        return np.minimum(self.link.bandwidth, np.asarray(self.ddr.bandwidth) / devices)
+        link = self.link.bandwidth
+        if pageable and self.link.pageable is not None:
+            link = np.minimum(link, self.link.pageable)
+        return np.minimum(link, np.asarray(self.ddr.bandwidth) / devices)
 
 
 class Node(Component):

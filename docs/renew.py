@@ -20,8 +20,8 @@ BLOCK = re.compile(r"^```console\n\$ archmodel (?P<arguments>[^\n]*)\n(?P<shown>
 SCOREBOARD = ROOT / "docs" / "validation.md"
 HEADER = """# Predicted against published
 
-Every published figure in the package beside the prediction, as `archmodel validate` gives them; `make docs` writes this
-page. Held-out facts never tuned a constant. A miss stays in the table.
+Every published figure in the package beside the prediction, as `archmodel validate` gives them; `make renew` writes
+this page. Held-out facts never tuned a constant. A miss stays in the table.
 
 """
 

@@ -74,6 +74,19 @@ class Device(Component):
     ) -> Breakdown:
         """Sort `indices`, gather gradients, read and write distinct rows and their state (`row_bytes`, both ways)."""
 
+    def scatter_add(
+        self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True
+    ) -> Breakdown:
+        """Add a stream of gradient rows to table rows: `demanded_bytes` of them each way, `unique_bytes` distinct.
+
+        Unless a kind knows better, a gather of all that is read and written.
+        """
+        return self.gather(2.0 * demanded_bytes, 2.0 * unique_bytes, streamed_bytes, graph=graph)
+
+    def host_issue(self, calls: Num, iterations: Num) -> Breakdown:
+        """Idle time while the host issues: `calls` kernels one by one, the begin of whole `iterations`."""
+        return Breakdown({"host": np.asarray(calls * np.asarray(self.launch_overhead(False)))})
+
     def gemm_time(self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Num:
         """Seconds of one matrix product; float for scalars, array for arrays."""
         time = np.asarray(self.gemm(m, n, k, dtype, graph=graph, batch=batch).total)

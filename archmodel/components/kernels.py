@@ -90,6 +90,33 @@ def pooled_lookup(
     )
 
 
+def scatter_add(
+    demanded: Num,
+    unique: Num,
+    streamed: Num,
+    *,
+    cache: Num,
+    gather_bandwidth: Num,
+    stream_bandwidth: Num,
+    cache_bandwidth: Num = np.inf,
+    latency: Num = 0.0,
+) -> Breakdown:
+    """Rows of gradients added to rows of tables by atomics, which the cache does; its misses are read and written back:
+
+        t = 2 latency + max(2 misses / gather rate + streamed / stream rate, (2 demanded + streamed) / cache rate)
+
+    `demanded`, `unique`: bytes of table rows one way, all and distinct; `streamed`: indices and gradients. Index and
+    row depend on each other. Additions to one address wait for each other at one a clock (NVIDIA Kepler GK110
+    whitepaper), which at 65,536 of them is below 0.2 ms a table and hidden behind the other tables' traffic: not here.
+    """
+    memory = 2.0 * from_memory(demanded, unique, cache) / gather_bandwidth + streamed / stream_bandwidth
+    through_cache = (2.0 * demanded + streamed) / cache_bandwidth
+    return overlapped(
+        {"memory": np.asarray(memory), "l2": np.asarray(through_cache)},
+        {"latency": waiting(demanded + streamed, 2 * latency)},
+    )
+
+
 def exact_update(
     indices: Num,
     gradient: Num,

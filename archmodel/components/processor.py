@@ -17,6 +17,11 @@ class Launch(Component):
 
     eager: Seconds = Field(description="for a framework to issue one kernel; hidden behind kernels that run longer")
     graph: Seconds = Field(description="from one kernel's end to the next one's start: in a captured graph, or queued")
+    iteration: Seconds = Field(
+        default=0.0,
+        description="from the end of an iteration that the host waits for to the first kernel of the next: "
+        "waking up, copies into static buffers, the call that launches a graph",
+    )
 
 
 class KernelConstants(Component):
@@ -100,6 +105,26 @@ class Processor(Device):
             latency=memory.latency,
         )
         return self.launched(work, graph)
+
+    def scatter_add(
+        self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True
+    ) -> Breakdown:
+        memory = self.memory
+        work = laws.scatter_add(
+            demanded_bytes,
+            unique_bytes,
+            streamed_bytes,
+            cache=self.cache_capacity,
+            gather_bandwidth=self.gather_bandwidth,
+            stream_bandwidth=memory.bandwidth * self.kernels.stream,
+            cache_bandwidth=self.cache_bandwidth,
+            latency=memory.latency,
+        )
+        return self.launched(work, graph)
+
+    def host_issue(self, calls: Num, iterations: Num) -> Breakdown:
+        seconds = calls * np.asarray(self.launch.eager) + iterations * np.asarray(self.launch.iteration)
+        return Breakdown({"host": np.asarray(seconds)})
 
     def exact_update(
         self,

@@ -32,19 +32,26 @@ from archmodel.system import System
 
 if TYPE_CHECKING:
     from archmodel.design import Design
+    from archmodel.parallel.plan import Plan
 
 
-def machine_of(program: Program, system: System, device: Device | None = None) -> Machine:
-    """What prices need to know of a system; an endpoint that reserves leaves its device less, always."""
+def issued_ahead(program: Program, system: System, plan: Plan) -> bool:
+    """Whether kernels are issued one by one by a host that runs ahead of the device, which the timeline then knows of;
+    beside an endpoint or with collectives out of order, each kernel's price holds its issue instead."""
+    return not program.graph_capture and system.node.endpoint is None and plan.collective_order == "fifo"
+
+
+def machine_of(program: Program, system: System, device: Device | None = None, ahead: bool = False) -> Machine:
+    """What prices need to know of a system; an endpoint that reserves leaves its device less, always. `ahead`: the
+    timeline knows when kernels are issued, so that they are priced as queued."""
     node = system.node
     if device is None:
         device = system.gpu
         if node.endpoint is not None and node.endpoint.reserved:
             share = node.endpoint.memory_share
             device = left_for_compute(device, node.endpoint.cores_taken, 0.0 if share is None else share)
-    return Machine(
-        device, system.topology(), node.host, node.gpus, program.graph_capture, node.endpoint, every_rank=True
-    )
+    graph = program.graph_capture or ahead
+    return Machine(device, system.topology(), node.host, node.gpus, graph, node.endpoint, every_rank=True)
 
 
 def sharing(design: Design, system: System, prices: list[Breakdown]) -> tuple[list[Breakdown], SharedTimeline]:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archmodel.estimate.contention import machine_of, sharing
+from archmodel.estimate.contention import issued_ahead, machine_of, sharing
 from archmodel.estimate.knobs import points
 from archmodel.estimate.memory import needs
-from archmodel.estimate.price import price
+from archmodel.estimate.price import kernels_of, price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
-from archmodel.estimate.tiers import moved_by
 from archmodel.estimate.timeline import Timeline, run
+from archmodel.estimate.use import asked
 from archmodel.memory.host_tier import HostTier
 from archmodel.memory.tier import MemoryTier
-from archmodel.program import AllToAll, Collective, Program, Tier
+from archmodel.program import AllToAll, Collective, HostIssue, Program, Tier
 from archmodel.quantities import Array, Num
 from archmodel.system import System
 
@@ -34,10 +34,15 @@ def estimate(design: Design) -> Estimate:
 def evaluate(design: Design, system: System) -> Estimate:
     """`design` on a `system` of the same shape whose fields may hold arrays over design points (points, 1)."""
     program = design.program
-    machine = machine_of(program, system)
+    ahead = issued_ahead(program, system, design.plan)
+    machine = machine_of(program, system, ahead=ahead)
     prices = [price(op.work, machine) for op in program.ops]
     if system.node.endpoint is None and design.plan.collective_order == "fifo":
-        timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system))
+        issue = None
+        if ahead:
+            each = np.atleast_1d(np.asarray(machine.device.launch_overhead(False)))
+            issue = [kernels_of(op.work, machine.device) * each for op in program.ops]
+        timeline = run(program, [np.atleast_1d(np.asarray(p.total)) for p in prices], points(system), issue)
     else:
         prices, timeline = sharing(design, system, prices)
     ops = tuple(OpEstimate(op, p, timeline, i) for i, (op, p) in enumerate(zip(program.ops, prices, strict=True)))
@@ -65,7 +70,7 @@ def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timel
         return None
     period = timeline.period
     idle, full = _points(device.idle_power), _points(device.busy_power)
-    computing = [o for o in ops if "compute" in o.op.streams]
+    computing = [o for o in ops if "compute" in o.op.streams and not isinstance(o.op.work, HostIssue)]
     busy = (full - idle) * _over_ranks([o.time for o in computing], program)
     accesses = np.minimum(_access_energy("hbm", device.memory, ops, program), busy)
     parts: dict[str, Num] = {
@@ -104,7 +109,15 @@ def tier_energy(
     with `busy` the share of the time that it moves bytes at its peak; else bytes moved x energy per byte; else none.
     """
     one = tier.memory
-    moved = _over_ranks([moved_by(op.op.work, name, tier) for op in ops], program)
+    moved = _over_ranks(
+        [
+            np.atleast_1d(np.asarray(tier.moved_bytes(bytes_, count)))
+            for op in ops
+            for (t, _), (bytes_, count) in asked(op.op.work).items()
+            if t == name
+        ],
+        program,
+    )
     count = tier.count * system.nodes
     if one.idle_power is not None and one.active_power is not None:
         peak = _points(tier.memory.peak_read_bandwidth) * count

@@ -15,6 +15,7 @@ from archmodel import collectives
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
 from archmodel.components.endpoint import Endpoint, compute_alone
+from archmodel.components.processor import Processor
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.tiers import in_place, moving
 from archmodel.network.topology import Topology
@@ -27,9 +28,11 @@ from archmodel.program import (
     DotInteraction,
     Elementwise,
     EmbeddingLookup,
+    EmbeddingScatterAdd,
     EmbeddingUpdate,
     Gemm,
     HostCopy,
+    HostIssue,
     Products,
     RowMove,
     Work,
@@ -57,6 +60,13 @@ class Machine:
 def price(work: Work, machine: Machine) -> Breakdown:
     """Time of `work` on every rank of `machine`, by part."""
     raise ArchmodelError(f"no price is registered for work of kind {type(work).__name__}")
+
+
+def kernels_of(work: Work, device: Device) -> float:
+    """Kernels that a framework issues for one op."""
+    if isinstance(work, EmbeddingUpdate) and isinstance(device, Processor):
+        return float(device.kernels.update_launches)
+    return float(work.steps if isinstance(work, Products) else getattr(work, "kernels", 1))
 
 
 def _launched(work: Work, kernel: Breakdown) -> Breakdown:
@@ -99,7 +109,11 @@ def _(work: Convolution, machine: Machine) -> Breakdown:
 @price.register
 def _(work: Elementwise, machine: Machine) -> Breakdown:
     bytes_ = work.read_bytes + work.written_bytes
-    return _launched(work, machine.device.stream(bytes_, work.operations, work.dtype, graph=machine.graph))
+    one = machine.device.stream(bytes_, work.operations, work.dtype, graph=machine.graph)
+    if work.kernels == 1:
+        return _launched(work, one)
+    empty = machine.device.stream(np.ones(1), graph=machine.graph)
+    return _launched(work, one + Breakdown({n: (work.kernels - 1) * np.asarray(t) for n, t in empty.parts.items()}))
 
 
 @price.register
@@ -153,11 +167,30 @@ def _(work: RowMove, machine: Machine) -> Breakdown:
 
 
 @price.register
+def _(work: EmbeddingScatterAdd, machine: Machine) -> Breakdown:
+    """Rows in host memory are added to in place over the host link, both ways."""
+    half = {tier: bytes_ / 2.0 for tier, bytes_ in work.row_bytes.items()}
+    time = machine.device.scatter_add(
+        half["hbm"], work.unique_row_bytes["hbm"] / 2.0, work.streamed_bytes(), graph=machine.graph
+    )
+    both: dict[tuple[str, str], tuple[Array, Array]] = {}
+    for tier, amount in half.items():
+        if tier != "hbm":
+            both[tier, "read"] = both[tier, "write"] = (amount, work.rows.get(tier, amount / SECTOR))
+    return _launched(work, time + in_place(both, machine))
+
+
+@price.register
+def _(work: HostIssue, machine: Machine) -> Breakdown:
+    return machine.device.host_issue(work.calls, work.iterations)
+
+
+@price.register
 def _(work: HostCopy, machine: Machine) -> Breakdown:
-    return _launched(work, host_copy(work.bytes, machine))
+    return _launched(work, host_copy(work.bytes, machine, pageable=work.pageable))
 
 
-def host_copy(bytes_: Array, machine: Machine) -> Breakdown:
+def host_copy(bytes_: Array, machine: Machine, *, pageable: bool = False) -> Breakdown:
     """A copy between host and device memory, while every device of the node does the same:
 
     t = launch + latency + bytes / min(link bandwidth, DDR bandwidth / devices of the node)
@@ -168,7 +201,7 @@ def host_copy(bytes_: Array, machine: Machine) -> Breakdown:
         {
             "launch": machine.device.launch_overhead(machine.graph),
             "latency": machine.host.link.latency,
-            "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node),
+            "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node, pageable=pageable),
         }
     )
 

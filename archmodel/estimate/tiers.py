@@ -14,7 +14,7 @@ import numpy as np
 from archmodel.components.breakdown import Breakdown, overlapped
 from archmodel.errors import ArchmodelError, suggestion
 from archmodel.memory.host_tier import HostTier, contended
-from archmodel.program import EmbeddingLookup, EmbeddingUpdate, RowMove, Tier, Work
+from archmodel.program import RowMove, Tier
 from archmodel.quantities import Array, Num
 
 if TYPE_CHECKING:
@@ -88,27 +88,3 @@ def moving(work: RowMove, machine: Machine) -> Breakdown:
             )
         further["page_faults"] = work.faults * link.fault_time
     return overlapped({"host_link": crossing / link.bandwidth, **busy}, further)
-
-
-def moved_by(work: Work, name: Tier, tier: HostTier) -> Array:
-    """Bytes that the medium of a tier moves for a work on each rank, whole granules: (ranks,) or (1,)."""
-    if isinstance(work, RowMove):
-        asked = [amount for (t, _), amount in work.requests().items() if t == name]
-    elif isinstance(work, EmbeddingLookup | EmbeddingUpdate) and name in work.row_bytes:
-        bytes_, count = work.row_bytes[name], work.rows[name]
-        if isinstance(work, EmbeddingUpdate):
-            bytes_, count = bytes_ + work.state_bytes[name], 2 * count
-        asked = [(bytes_, count)]
-    else:
-        return np.zeros(1)
-    return sum((np.asarray(tier.moved_bytes(b, n)) for b, n in asked), np.zeros(1))
-
-
-def written_by(work: Work, name: Tier) -> Array:
-    """Bytes that a work writes to a tier on each rank: (ranks,) or (1,)."""
-    if isinstance(work, RowMove):
-        found = [bytes_ for (t, way), (bytes_, _) in work.requests().items() if t == name and way == "write"]
-        return sum(found, np.zeros(1))
-    if isinstance(work, EmbeddingUpdate) and name in work.row_bytes:
-        return np.asarray((work.row_bytes[name] + work.state_bytes[name]) / 2)
-    return np.zeros(1)

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from archmodel.program import AllToAll, Collective, Group, Layout, Op, Program, RowMove, Stream
+from archmodel.program import AllToAll, Collective, Group, HostIssue, Layout, Op, Program, RowMove, Stream
 from archmodel.quantities import Array
 
 _FEWEST, _MOST = 2, 24  # iterations to simulate
@@ -39,7 +39,7 @@ class Dependencies:
 
     @classmethod
     @lru_cache(maxsize=32)
-    def of(cls, program: Program, queued: tuple[Stream, ...] = ()) -> Dependencies:
+    def of(cls, program: Program, queued: tuple[Stream, ...] = (), single: bool = False) -> Dependencies:
         """Read-after-write, write-after-read, write-after-write, and order within each stream.
 
         A reader of a prefetched buffer waits for the *previous* iteration's write, and its writer for the previous
@@ -49,6 +49,7 @@ class Dependencies:
         of phase "input" starts when the previous iteration is over.
 
         `queued`: streams whose ops wait in a queue for their turn, in place of the order in which they are issued.
+        `single`: every op is a run of its own.
         """
         ops = program.ops
         writers: dict[str, list[int]] = {}
@@ -102,7 +103,7 @@ class Dependencies:
                 previous[i].update(last[-1] for last in on_stream.values())
         kept_here, kept_previous = _reduced(here, previous)
         groups = tuple(op.work.group if isinstance(op.work, AllToAll | Collective) else None for op in ops)
-        runs = _runs(kept_here, kept_previous, groups)
+        runs = tuple((i,) for i in range(len(ops))) if single else _runs(kept_here, kept_previous, groups)
         run_of = {i: r for r, ops_of_run in enumerate(runs) for i in ops_of_run}
         return cls(
             tuple(kept_here),
@@ -213,16 +214,24 @@ def everyone(ready: Array, group: Group | None, layout: Layout) -> Array:
     return np.broadcast_to(grid.max(axis, keepdims=True), grid.shape).reshape(ready.shape)
 
 
-def run(program: Program, times: Sequence[Array], points: tuple[int, ...] = ()) -> Timeline:
+def run(
+    program: Program,
+    times: Sequence[Array],
+    points: tuple[int, ...] = (),
+    issue: Sequence[Array] | None = None,
+) -> Timeline:
     """Simulate iterations of `program` whose op i takes `times[i]` seconds, until the period settles.
 
-    `points`: shape of the design points, for results to have even where no time depends on them.
+    `points`: shape of the design points, for results to have even where no time depends on them. `issue`: seconds that
+    the host takes to issue op i, one after the other and ahead of the device as far as it gets; where the host waits
+    for the device (`HostIssue`), it goes on from there. None: a captured graph, all is issued at once.
 
     Every stream of every rank settles into a constant or cyclic increment, and the largest is the period (Baccelli et
     al., Synchronization and Linearity, ch. 3: the growth rate of a max-plus linear system). Streams that have not
     settled after 24 iterations count with their mean increment over the second half.
     """
-    d = Dependencies.of(program)
+    d = Dependencies.of(program, single=issue is not None)
+    host = np.zeros(1)
     durations = [sum((times[i] for i in ops[1:]), times[ops[0]]) for ops in d.runs]
     previous_starts: list[Array] = []
     starts: list[Array] = []
@@ -232,8 +241,12 @@ def run(program: Program, times: Sequence[Array], points: tuple[int, ...] = ()) 
     while len(finished) < _MOST and not (len(finished) > _FEWEST and _settled(finished)):
         previous_starts, starts = starts, []
         current: list[Array] = []
-        for here, previous, group, duration in zip(d.here, d.previous, d.groups, durations, strict=True):
+        for i, (here, previous, group, duration) in enumerate(
+            zip(d.here, d.previous, d.groups, durations, strict=True)
+        ):
             ready = zero
+            if issue is not None and not isinstance(program.ops[i].work, HostIssue):
+                ready = host = host + issue[i]
             for r in here:
                 ready = np.maximum(ready, current[r])
             if ends:
@@ -242,6 +255,8 @@ def run(program: Program, times: Sequence[Array], points: tuple[int, ...] = ()) 
             ready = everyone(ready, group, program.layout)
             starts.append(ready)
             current.append(ready + duration)
+            if issue is not None and isinstance(program.ops[i].work, HostIssue):
+                host = np.maximum(host, current[-1])
         ends = current
         finished.append([ends[r] for r in d.last])
     half = len(finished) // 2 if len(finished) == _MOST else len(finished) - 2

@@ -8,7 +8,17 @@ import numpy as np
 
 from archmodel.estimate.tiers import Requests
 from archmodel.memory.host_tier import HostTier
-from archmodel.program import CacheProbe, EmbeddingLookup, EmbeddingUpdate, HostCopy, Program, RowMove, Tier, Work
+from archmodel.program import (
+    CacheProbe,
+    EmbeddingLookup,
+    EmbeddingScatterAdd,
+    EmbeddingUpdate,
+    HostCopy,
+    Program,
+    RowMove,
+    Tier,
+    Work,
+)
 from archmodel.quantities import Array, Num
 from archmodel.system import Host
 
@@ -56,10 +66,10 @@ def asked(work: Work) -> Requests:
     found: dict[tuple[Tier, str], tuple[Array, Array]] = {}
     if isinstance(work, EmbeddingLookup):
         found = {(t, "read"): (work.row_bytes[t], rows) for t, rows in work.rows.items()}
-    elif isinstance(work, EmbeddingUpdate):
+    elif isinstance(work, EmbeddingUpdate | EmbeddingScatterAdd):
         for t, rows in work.rows.items():
-            half = (work.row_bytes[t] + work.state_bytes[t]) / 2
-            found[t, "read"] = found[t, "write"] = (half, rows)
+            state = work.state_bytes[t] if isinstance(work, EmbeddingUpdate) else 0.0
+            found[t, "read"] = found[t, "write"] = ((work.row_bytes[t] + state) / 2, rows)
     elif isinstance(work, HostCopy):
         found["ddr", "read"] = (work.bytes, np.minimum(work.bytes, 1.0))
     return found

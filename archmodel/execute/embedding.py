@@ -14,7 +14,7 @@ from archmodel.execute.optimizers import STEPS, State, new_state
 from archmodel.execute.parameters import Parameters
 from archmodel.parallel.placement import SCOPES, Placement, Scope
 from archmodel.program import IntArray
-from archmodel.quantities import Array, itemsize
+from archmodel.quantities import Array, Dtype, itemsize
 
 if TYPE_CHECKING:
     from archmodel.execute.machine import Rank
@@ -185,9 +185,9 @@ def row_sums(gradients: Counted, ids: IntArray) -> tuple[IntArray, Counted]:
     return unique, counted(np.add.reduceat(gradients[order], starts, axis=0), gradients.tally)
 
 
-def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: int) -> Array:
-    """Pooled vectors of all samples, (samples, width of the shards). A shard without rows leaves its columns zero."""
-    wires = rank.machine.plan.wires
+def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: int, dtype: Dtype) -> Array:
+    """Pooled vectors of all samples, (samples, width of the shards), written as `dtype`. A shard without rows leaves
+    its columns zero."""
     out = np.zeros((samples, sum(s.width for s in shards)))
     for shard, wanted in zip(shards, bags, strict=True):
         if wanted is None:
@@ -205,7 +205,7 @@ def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: in
         if tier != "hbm":
             rank.note(f"rows.{tier}", ids.size)
         written = out[:, shard.span].size
-        rank.touch(written * itemsize(wires.lookup_forward))
+        rank.touch(written * itemsize(dtype))
         rank.note("output_elements", written)
     return out
 
@@ -295,6 +295,43 @@ def _count_move(rank: Rank, shard: Shard, units: int) -> None:
         rank.touch(moved, tier)
     rank.note(f"units.{path}", units)
     rank.note(f"bytes.{path}", moved)
+
+
+def gradient_rows(shards: list[Shard], bags: list[Bags | None], upstream: Array) -> Array:
+    """The gradient of its bag for every index of every shard, shard by shard, flat."""
+    parts = [
+        upstream[:, shard.span][wanted.bag_of_id].ravel()
+        for shard, wanted in zip(shards, bags, strict=True)
+        if wanted is not None
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def scatter_add(rank: Rank, shards: list[Shard], bags: list[Bags | None], rows: Array) -> None:
+    """Add rows of gradients, laid out as `gradient_rows` does and scaled already, to the rows of the tables."""
+    wires, done = rank.machine.plan.wires, 0
+    element = itemsize(rank.machine.plan.precision.parameters)
+    for shard, wanted in zip(shards, bags, strict=True):
+        if wanted is None:
+            continue
+        ids = shard.local(wanted.ids)
+        added = rows[done : done + ids.size * shard.width].reshape(ids.size, shard.width)
+        done += added.size
+        touched, which = np.unique(ids, return_inverse=True)
+        weights = shard.read("weights", touched)
+        np.add.at(weights, which, added)
+        shard.write("weights", touched, weights)
+        rank.tally.operations += added.size  # np.add.at
+        rank.touch(ids.size * itemsize(wires.index) + added.size * element)
+        rank.note("indices", ids.size)
+        rank.note("gradient_bytes", added.size * element)
+        moved = 2 * shard.row_sectors  # read and written
+        tier = shard.read_tier
+        rank.touch(ids.size * moved, tier)
+        rank.note(f"row_bytes.{tier}", ids.size * moved)
+        rank.note(f"unique_row_bytes.{tier}", len(touched) * moved)
+        if tier != "hbm":
+            rank.note(f"rows.{tier}", ids.size)
 
 
 def _count_indices(rank: Rank, wanted: Bags) -> None:

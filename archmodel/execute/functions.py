@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from archmodel.execute.arithmetic import Counted, plain
-from archmodel.execute.embedding import Bags, Shard, row_sums
+from archmodel.execute.embedding import Bags, Shard, gradient_rows, row_sums
 from archmodel.execute.machine import SCOPE_OF_ROUTE, Rank
 from archmodel.execute.optimizers import STEPS
 from archmodel.parallel.inputs import SPARSE_FEATURES
@@ -131,6 +131,37 @@ for _optimizer in ("sgd", "adagrad", "adam"):
     FUNCTIONS[_optimizer] = _dense_step(_optimizer)
 
 
+@function("cast_parameters")
+def cast_parameters(rank: Rank, op: Op) -> None:
+    """Every parameter in the compute precision; the same numbers."""
+    precision = rank.machine.plan.precision
+    for name in op.reads:
+        rank.touch(rank.look(name).size * (itemsize(precision.parameters) + itemsize(precision.compute)))
+
+
+@function("cast_gradients")
+def cast_gradients(rank: Rank, op: Op) -> None:
+    """Every gradient from the compute precision to that of its all-reduce; the same numbers."""
+    for name in op.reads:
+        values = rank.look(name)
+        rank.touch(values.size * itemsize(rank.machine.plan.precision.compute))
+        rank.write(name, values)
+
+
+@function("fill_bucket")
+def fill_bucket(rank: Rank, op: Op) -> None:
+    """Every gradient copied and scaled for the mean. Losses are means over all ranks' samples here: times one."""
+    for name in op.reads:
+        rank.write(name, rank.operand(name) * 1.0)
+
+
+@function("empty_bucket")
+def empty_bucket(rank: Rank, op: Op) -> None:
+    """Every gradient copied back."""
+    for name in op.reads:
+        rank.write(name, rank.read(name))
+
+
 # --- embeddings ---------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +213,18 @@ def combine(rank: Rank, op: Op) -> None:
         rank.write(name, part)
 
 
+@function("add_padded")
+def add_padded(rank: Rank, op: Op) -> None:
+    """The gradient of a slice, padded with zeros to all features, added to the gradient of all. The interaction has
+    added what is in the slice already; zeros are added to everything."""
+    whole = [rank.look(name) for name in op.reads]
+    size = itemsize(rank.machine.plan.precision.compute)
+    for name, part in zip(op.writes, whole, strict=True):
+        padding = np.zeros(part.shape)
+        rank.touch(2 * padding.size * size)  # written, read
+        rank.write(name, rank.operand(name) + padding)
+
+
 @function("separate")
 def separate(rank: Rank, op: Op) -> None:
     """The reverse of `combine`."""
@@ -203,6 +246,33 @@ def bags_for(rank: Rank, scope: Scope, source: str) -> list[Bags | None]:
     ]
     rank.hold(f"{ROUTES[scope]}.indices", sum(sizes))
     return found
+
+
+def _scale_of(rank: Rank, what: object) -> float:
+    """Factor of a pass over gradient rows. No loss is scaled here, so that unscaling multiplies by one."""
+    return {"rate": -rank.machine.settings.sparse_rate, "loss": 1.0}[str(what)]
+
+
+@function("gradient_rows")
+def rows_of_gradients(rank: Rank, op: Op) -> None:
+    """A row for every index: the gradient of its bag, scaled by the learning rate if the work says so."""
+    wires, scale = rank.machine.plan.wires, op.work.arguments.get("scale")  # type: ignore[attr-defined]
+    source, upstream = op.reads
+    scope = route_scope(op.name)
+    shards, bags = rank.shards[scope], bags_for(rank, scope, source)
+    rows = gradient_rows(shards, bags, rank.look(upstream))
+    rank.touch(rows.size * itemsize(wires.lookup_backward))
+    for wanted in bags:
+        if wanted is not None:
+            rank.touch(wanted.ids.size * itemsize(wires.index) + wanted.lengths.size * itemsize(wires.length))
+    rank.write(op.writes[0], rows if scale is None else rank.counting(rows) * _scale_of(rank, scale))
+
+
+@function("scale_rows")
+def scale_rows(rank: Rank, op: Op) -> None:
+    """Every row times one factor."""
+    (rows,) = operands(rank, op)
+    rank.write(op.writes[0], rows * _scale_of(rank, op.work.arguments["scale"]))  # type: ignore[attr-defined]
 
 
 @function("dense_embedding_gradient")

@@ -13,7 +13,7 @@ from archmodel.execute import collectives
 from archmodel.execute.arithmetic import Tally, plain
 from archmodel.execute.batch import Samples, draw
 from archmodel.execute.coverage import tiling_problems
-from archmodel.execute.embedding import Bags, fetch, lookup, probe, update, write_back
+from archmodel.execute.embedding import Bags, fetch, lookup, probe, scatter_add, update, write_back
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.exchange import EXCHANGES
 from archmodel.execute.formats import FORMATS
@@ -33,9 +33,11 @@ from archmodel.program import (
     DotInteraction,
     Elementwise,
     EmbeddingLookup,
+    EmbeddingScatterAdd,
     EmbeddingUpdate,
     Gemm,
     HostCopy,
+    HostIssue,
     Op,
     Program,
     RowMove,
@@ -108,7 +110,7 @@ def _(work: EmbeddingLookup, op: Op, machine: Machine) -> None:
         bags = bags_for(rank, scope, op.reads[0])
         whole = op.reads[0].endswith(".indices")
         samples = sum(machine.local_batch) if whole else machine.local_batch[rank.index]
-        rank.place(op.writes[0], lookup(rank, rank.shards[scope], bags, samples))
+        rank.place(op.writes[0], lookup(rank, rank.shards[scope], bags, samples, work.output_dtype))
 
 
 @run.register
@@ -136,6 +138,19 @@ def _(work: RowMove, op: Op, machine: Machine) -> None:
             continue
         for tier, taken in fetch(rank, rank.shards[scope], _bags_of(rank, scope)).items():
             rank.hold(f"{op.name.split('.')[0]}.staged.{tier}", taken)
+
+
+@run.register
+def _(work: EmbeddingScatterAdd, op: Op, machine: Machine) -> None:
+    scope = route_scope(op.name)
+    for rank in machine.ranks:
+        bags = bags_for(rank, scope, op.reads[0])
+        scatter_add(rank, rank.shards[scope], bags, rank.look(op.reads[1]))
+
+
+@run.register
+def _(work: HostIssue, op: Op, machine: Machine) -> None:
+    """Takes time, not data."""
 
 
 @run.register

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from archmodel.design import Design
+from archmodel.errors import DesignError, Problem
 
 
 def plan_document(design: Design) -> dict[str, Any]:
@@ -35,3 +36,14 @@ def plan_text(design: Design) -> str:
 def write_plan(design: Design, path: Path) -> None:
     """Write the plan file."""
     path.write_text(plan_text(design), encoding="utf-8")
+
+
+def with_plan(design: Design, path: Path) -> Design:
+    """The design under the plan of a plan file. Raises DesignError."""
+    from archmodel import catalogue, source
+
+    tree = source.read(path, catalogue=catalogue.directory())
+    if "plan" in tree:
+        why = "is part of a whole design; compare designs without naming one more"
+        raise DesignError([Problem("plan", why, None, *tree.place("plan"))])
+    return design.with_({"plan": tree})

@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from archmodel.design import Design
 from archmodel.errors import ArchmodelError
 
+if TYPE_CHECKING:
+    from archmodel.search.planner import Weights
+
 Progress = Callable[[float, float, float], None]
+_EXACT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Answer:
     text: str
     rows: tuple[tuple[str, str], ...]
     unit: str
+    design: Design | None = None
 
 
 def peak_memory() -> int:
@@ -52,12 +57,14 @@ def plan_task(
     min_partition: int | None,
     constraints: Path | None,
     progress: Progress | None,
+    exact: bool = False,
 ) -> Answer:
-    """One task under TorchRec's cost."""
+    """One task under TorchRec's cost. `exact`: a fixed search, then the exact programme for the budget or a minute."""
     from archmodel.interop.torchrec import read_constraints
     from archmodel.search import tasks
     from archmodel.search.baselines import baseline
     from archmodel.search.bound import lower_bound
+    from archmodel.search.exact import finish
     from archmodel.search.solver import Effort, solve
 
     document = read_json(file)
@@ -71,7 +78,9 @@ def plan_task(
     options = tasks.options(task)
     interrupted = False
     if planner == "search":
-        solution = solve(options, Effort(budget=budget, seed=seed, progress=progress))
+        solution = solve(options, Effort(budget=None if exact else budget, seed=seed, progress=progress))
+        if exact and not solution.interrupted:
+            solution = finish(solution, _EXACT_SECONDS if budget is None else budget)
         assignment, bound, interrupted = solution.assignment, solution.lower_bound, solution.interrupted
     else:
         assignment = baseline(planner, task, options, seed)
@@ -98,12 +107,21 @@ def plan_task(
     return Answer(summary, text, tuple((f"{v} tables", k) for k, v in sorted(kinds.items(), key=lambda x: -x[1])), "ms")
 
 
-def plan_design(design: Design, budget: float | None, seed: int, progress: Progress | None) -> Answer:
+def plan_design(
+    design: Design,
+    budget: float | None,
+    seed: int,
+    limits: Path | None,
+    weights: Weights | None,
+    progress: Progress | None,
+) -> Answer:
     """A design under its own estimate."""
     from archmodel.interop.plan_file import plan_text
+    from archmodel.search.limits import read_limits
     from archmodel.search.planner import plan
 
-    found = plan(design, budget, seed=seed, progress=progress)
+    bound = read_limits(limits, design) if limits is not None else None
+    found = plan(design, budget, seed=seed, weights=weights, limits=bound, progress=progress)
     tables = found.tables()
     summary = {
         "value": found.value,
@@ -114,6 +132,7 @@ def plan_design(design: Design, budget: float | None, seed: int, progress: Progr
         "peak_memory": peak_memory(),
         "feasible": found.fits,
         "interrupted": found.interrupted,
+        "nodes": found.design.system.nodes,
         "plan": tables,
     }
     kinds: dict[str, int] = {}
@@ -121,5 +140,8 @@ def plan_design(design: Design, budget: float | None, seed: int, progress: Progr
         key = f"{entry['sharding']} in {entry['tier']}"
         kinds[key] = kinds.get(key, 0) + 1
     rows = [(f"{v} tables", k) for k, v in sorted(kinds.items(), key=lambda x: -x[1])]
+    if weights is not None:
+        summary["score"] = found.score
+        rows += [("nodes", str(found.design.system.nodes)), ("score", f"{found.score:.4f}")]
     rows += [(name, f"{1e3 * value:.4f} ms") for name, value in found.tried if name in ("as written", "auto")]
-    return Answer(summary, plan_text(found.design), tuple(rows), "s")
+    return Answer(summary, plan_text(found.design), tuple(rows), "s", found.design)

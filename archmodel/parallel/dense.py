@@ -16,6 +16,7 @@ import numpy as np
 from archmodel.parallel import algorithms
 from archmodel.parallel.emit import Emitter
 from archmodel.parallel.placement import split_evenly
+from archmodel.parallel.plan import Plan
 from archmodel.program import Collective, DotInteraction, Elementwise, Gemm
 from archmodel.quantities import Array, Dtype, itemsize
 from archmodel.workloads.layers import (
@@ -32,6 +33,9 @@ from archmodel.workloads.layers import (
 OPTIMIZER_MOMENTS = {"sgd": 0, "adagrad": 1, "adam": 2}
 OPTIMIZER_OPERATIONS = {"sgd": 2, "adagrad": 7, "adam": 12}
 """Operations per parameter of one step: counted from the update equations as the executor writes them."""
+
+LOSS_KERNELS = (14, 4)
+"""Kernels of binary_cross_entropy_with_logits and of its gradient, counted in PyTorch's source (aten Loss.cpp)."""
 
 
 def gradient(tensor: str) -> str:
@@ -85,6 +89,12 @@ def parameters(layers: tuple[Layer, ...]) -> dict[str, int]:
         elif isinstance(layer, Listed):
             result |= {f"{layer.name}.{part}": elements for part, elements in layer.weights.items()}
     return result
+
+
+def casts_parameters(plan: Plan) -> bool:
+    """Whether dense parameters are cast in every pass: the compute precision is narrower, and no copy is kept in it."""
+    precision = plan.precision
+    return precision.cast_parameters and itemsize(precision.compute) < itemsize(precision.parameters)
 
 
 @singledispatch
@@ -309,7 +319,9 @@ def _(layer: LowRankCross, e: Emitter, relu_outputs: set[str]) -> None:
 @forward.register
 def _(layer: BinaryCrossEntropy, e: Emitter) -> None:
     e.activation("loss", 1)
-    e.op("loss.forward", "forward", elementwise(e, "sigmoid", 1, 1, 4), (layer.input,), ("loss",))
+    composed = not e.plan.fused_loss and "labels" in e.buffers
+    work = replace(elementwise(e, "sigmoid", 1, 1, 4), kernels=LOSS_KERNELS[0] if composed else 1)
+    e.op("loss.forward", "forward", work, (layer.input,), ("loss",))
 
 
 @backward.register
@@ -317,7 +329,9 @@ def _(layer: BinaryCrossEntropy, e: Emitter, relu_outputs: set[str]) -> None:
     e.activation(gradient(layer.input), 1)
     element = itemsize(e.plan.precision.compute)
     read = e.batch * (element + itemsize(e.buffers["labels"].dtype))
-    work = Elementwise("cross_entropy_grad", read, e.batch * element, e.batch * 2, e.plan.precision.compute)
+    kernels = 1 if e.plan.fused_loss else LOSS_KERNELS[1]
+    compute = e.plan.precision.compute
+    work = Elementwise("cross_entropy_grad", read, e.batch * element, e.batch * 2, compute, kernels=kernels)
     e.op("loss.backward", "backward", work, ("loss", "labels"), (gradient(layer.input),))
 
 
@@ -347,6 +361,11 @@ class GradientBuckets:
         if not self.pending:
             return
         e, names, i = self.e, tuple(gradient(p) for p in self.pending), self.first + len(self.buckets)
+        plan = e.plan
+        if casts_parameters(plan):
+            self._pass(f"dense.cast_{i}", "cast_gradients", names, itemsize(plan.precision.compute))
+        if plan.copy_buckets and e.layout.ranks > 1 and e.only is None:
+            self._pass(f"dense.bucket_in_{i}", "fill_bucket", names, itemsize(plan.wires.dense_gradient), 1.0)
         if e.layout.ranks > 1 and e.only is None:
             total = sum(self.elements[p] for p in self.pending)
             dtype = e.plan.wires.dense_gradient
@@ -356,6 +375,32 @@ class GradientBuckets:
             e.op(f"dense.all_reduce_{i}", "backward", work, names, names, e.streams("world"))
         self.buckets.append(self.pending)
         self.pending = []
+
+    def _pass(self, name: str, function: str, gradients: tuple[str, ...], read: int, operations: float = 0.0) -> None:
+        """A kernel for each gradient that reads `read` bytes an element and writes it in the all-reduce's format."""
+        e, dtype = self.e, self.e.plan.wires.dense_gradient
+        n = float(sum(self.elements[g.removesuffix(".gradient")] for g in gradients))
+        work = Elementwise(
+            function,
+            e.each(n * read),
+            e.each(n * itemsize(dtype)),
+            e.each(n * operations),
+            dtype,
+            kernels=len(gradients),
+        )
+        e.op(name, "update" if function == "empty_bucket" else "backward", work, gradients, gradients)
+
+    def cast(self, name: str) -> None:
+        """Every parameter of these layers in the compute precision, a kernel each, before they are read."""
+        e, precision = self.e, self.e.plan.precision
+        if not casts_parameters(e.plan) or not self.elements:
+            return
+        n = float(sum(self.elements.values()))
+        read, written = (e.each(n * itemsize(d)) for d in (precision.parameters, precision.compute))
+        work = Elementwise(
+            "cast_parameters", read, written, e.each(0), precision.parameters, kernels=len(self.elements)
+        )
+        e.op(f"{name}.cast_parameters", "forward", work, tuple(self.elements), ())
 
     def planned(self) -> list[list[str]]:
         """The buckets that the backward pass will fill, in its order."""
@@ -373,6 +418,9 @@ class GradientBuckets:
     def step(self, i: int, names: Sequence[str]) -> None:
         """The optimizer step of bucket `i`."""
         e = self.e
+        if e.plan.copy_buckets and e.layout.ranks > 1 and e.only is None:
+            gradients = tuple(gradient(p) for p in names)
+            self._pass(f"dense.bucket_out_{i}", "empty_bucket", gradients, itemsize(e.plan.wires.dense_gradient))
         master, compute = e.plan.precision.parameters, e.plan.precision.compute
         optimizer = e.plan.dense_optimizer
         moments = OPTIMIZER_MOMENTS[optimizer]

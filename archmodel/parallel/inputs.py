@@ -6,7 +6,7 @@ import numpy as np
 
 from archmodel.parallel.counts import Counts
 from archmodel.parallel.emit import Emitter, per_rank
-from archmodel.program import HostCopy
+from archmodel.program import HostCopy, HostIssue
 from archmodel.quantities import Array, itemsize
 from archmodel.workloads.layers import DENSE_INPUT
 from archmodel.workloads.recommendation import Workload
@@ -42,7 +42,10 @@ def copy_inputs(e: Emitter, dense: Emitter, workload: Workload, counts: Counts) 
         e.buffer(SPARSE_FEATURES, "input", sparse, "uint8", prefetched=e.plan.prefetch_input, copies=e.copies)
         moved = moved + sparse
         writes.append(SPARSE_FEATURES)
-    e.op("input.copy", "input", HostCopy(per_rank(moved)), (), tuple(writes), ("host",))
+    if e.plan.pageable_input:
+        e.op("host.fetch", "input", HostIssue(calls=float(len(writes))), (), (), ("host",))
+    copy = HostCopy(per_rank(moved), e.plan.pageable_input)
+    e.op("input.copy", "input", copy, (), tuple(writes), ("host",))
 
 
 def sparse_bytes(e: Emitter, tables: Tables, counts: Counts) -> Array:

@@ -9,7 +9,7 @@ gradient too, so the first waits for it and its backward waits for the second.
 
 from __future__ import annotations
 
-from archmodel.parallel import layered  # noqa: F401  (registers the lowering of listed layers)
+from archmodel.parallel import host, layered  # noqa: F401  (registers the lowering of listed layers)
 from archmodel.parallel.bottom import around_embeddings, bottom_of, reading_exchanged
 from archmodel.parallel.counts import Counts, Expected
 from archmodel.parallel.dense import GradientBuckets, UpdatesAhead, backward, declare_parameters, forward, mask
@@ -44,12 +44,17 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     first = len(upper.planned()) if train else 0
     under = GradientBuckets(below, before, first)
     steps = [UpdatesAhead(buckets) for buckets in (under, upper)] if lifo else []
-    copy_inputs(e, below, workload, counts)
-    sparse.input()
-    sparse.fetch()
+    host.begin(e)
+    late = train and host.fetches_late(plan)
+    if not late:
+        copy_inputs(e, below, workload, counts)
+        sparse.input()
+    if not (late and placement.prefetch):
+        sparse.fetch()
     sparse.lookup()
     if not bottom:
         sparse.exchange()
+    under.cast("bottom")
     for layer in before:
         for step in steps:
             step.before(layer)
@@ -60,6 +65,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         sparse.combine()
     else:
         e.activation(EMBEDDINGS, 0)
+    upper.cast("top")
     for layer in after:
         for step in steps:
             step.before(layer)
@@ -82,9 +88,21 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
         backward(layer, below, relu_outputs)
         under.after(layer)
     under.flush()
-    sparse.update()
-    sparse.write_back()
+    sparse.gradient_rows()
+    host.step(e, (upper, under))
+    fused = e.plan.sparse_update == "exact"
+    if fused:
+        sparse.update()
+        sparse.write_back()
     if not lifo:
         upper.update()
         under.update()
+    if not fused:  # frameworks step the dense layers first
+        sparse.update()
+        sparse.write_back()
+    if late:
+        copy_inputs(e, below, workload, counts)
+        sparse.input()
+        if placement.prefetch:
+            sparse.fetch()
     return e.program(bottom_rank)

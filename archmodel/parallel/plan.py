@@ -201,6 +201,11 @@ class Precision(Component):
         default="fp32", description="activations and GEMMs (tf32 stores 4 bytes)"
     )
     parameters: FloatDtype = Field(default="fp32", description="master copy of dense parameters and optimizer state")
+    cast_parameters: bool = Field(
+        default=False,
+        description="no copy of dense parameters is kept in the compute precision: each is cast before the forward "
+        "pass and its gradient after the backward pass, a kernel each (PyTorch's autocast)",
+    )
 
 
 class BottomMlpPlan(Component):
@@ -211,6 +216,11 @@ class BottomMlpPlan(Component):
         ge=0,
         description="rank that runs it alone, for the whole batch, its output exchanged like a pooled feature; "
         "left out: every rank runs it for its own samples",
+    )
+    sliced: bool = Field(
+        default=False,
+        description="its exchanged output is read as a slice of all features, so that its gradient is padded with "
+        "zeros to their width and added to theirs, as PyTorch's autograd does",
     )
 
 
@@ -235,13 +245,47 @@ class Plan(Component):
         description="the batch is copied from host memory over the host link every iteration; "
         "false: it lies in device memory when the iteration starts",
     )
+    pageable_input: bool = Field(
+        default=False,
+        description="what copy_input copies lies in pageable memory, so that the thread that issues kernels copies it, "
+        "once it has issued an iteration, and issues nothing meanwhile",
+    )
     graph_capture: bool = Field(default=True, description="kernels are launched from a captured graph")
     fused_epilogues: bool = Field(
         default=True,
         description="bias, ReLU and their gradients run inside the products (cuBLASLt epilogues); "
         "false: in kernels of their own, as eager frameworks do",
     )
+    fused_loss: bool = Field(
+        default=True,
+        description="the loss is one kernel and its gradient another; false: 14 and 4, as PyTorch composes "
+        "binary_cross_entropy_with_logits (aten/src/ATen/native/Loss.cpp)",
+    )
+    sparse_update: Literal["exact", "rows", "rows_compiled"] = Field(
+        default="exact",
+        description="exact: equal indices are summed, each distinct row is stepped once, in one fused kernel; rows: as "
+        "torch.optim.SGD does with sparse gradients, a row of gradients per index is written, scaled in passes of its "
+        "own and added to the table by atomics; rows_compiled: the same, a compiler making all the scaling one pass",
+    )
+    cast_after_lookup: bool = Field(
+        default=False,
+        description="pooled vectors are written in the format of parameters and cast to the wire's by a kernel more",
+    )
+    loss_scaling: bool = Field(
+        default=False,
+        description="gradients are unscaled before the step, and the host waits to hear whether any is infinite "
+        "(PyTorch's GradScaler)",
+    )
+    host_waits: bool = Field(
+        default=False,
+        description="the host waits for the device at the end of every iteration and only then issues the next",
+    )
     gradient_bucket: PositiveBytes = Field(default=25 * 2.0**20, description="bytes of one dense all-reduce")
+    copy_buckets: bool = Field(
+        default=False,
+        description="each gradient is copied into its bucket, divided by the number of ranks, and back after the "
+        "all-reduce, a kernel each (DistributedDataParallel without gradient_as_bucket_view)",
+    )
     all_reduce: Literal["auto", "ring", "hierarchical"] = Field(
         default="auto", description="algorithm of dense all-reduces; auto: as a library picks, by bytes and ranks"
     )

@@ -74,6 +74,9 @@ def resolve(
     dtype = entries.column("dtype").astype(str)
     optimizer = entries.column("optimizer").astype(str)
     _check_entries(entries, tables, layout, problems)
+    other = optimizer[optimizer != "sgd"]
+    if plan.sparse_update != "exact" and len(other):
+        problems.append(("plan.sparse_update", f"{plan.sparse_update} adds gradients to rows: sgd, not {other[0]}"))
     if problems:
         raise PlanError(problems)
 

@@ -38,6 +38,7 @@ from archmodel.program import (
     Collective,
     Elementwise,
     EmbeddingLookup,
+    EmbeddingScatterAdd,
     EmbeddingUpdate,
     IntArray,
     OuterTraffic,
@@ -148,6 +149,7 @@ def amounts(e: Emitter, placement: Placement, counts: Counts, scope: Scope, trai
         for tier, here in size.in_tier.items():
             put(f"rows.{tier}", indices * size.row_bytes * here)
             put(f"unique.{tier}", unique * size.row_bytes * here)
+            put(f"rows_added.{tier}", 2 * indices * size.row_bytes * here)
             put(f"row_update.{tier}", 2 * unique * size.row_bytes * here)
             put(f"state_update.{tier}", 2 * unique * size.state_row_bytes * here)
             if tier != "hbm":
@@ -222,6 +224,8 @@ def replica_amounts(e: Emitter, placement: Placement, counts: Counts) -> Amounts
         here = mask[:, 0]
         total.add(f"rows.{tier}", indices @ (size.row_bytes[:, 0] * here))
         total.add(f"unique.{tier}", unique @ (size.row_bytes[:, 0] * here))
+        total.add(f"rows_added.{tier}", 2 * (indices @ (size.row_bytes[:, 0] * here)))
+        total.add(f"row_update.{tier}", 2 * (unique @ (size.row_bytes[:, 0] * here)))
         total.add(f"parameters.{tier}", np.full(e.layout.ranks, (rows * columns * size.element[:, 0]) @ here))
         total.add(f"state.{tier}", np.full(e.layout.ranks, (rows * size.state_bytes[:, 0]) @ here))
     return total
@@ -348,6 +352,9 @@ class SparseLowering:
             name = ROUTES[scope]
             samples = e.local_batch if self._indices(scope) == SPARSE_FEATURES else e.local_batch.sum()
             pooled = e.buffer(f"{name}.pooled", "activation", samples * a["width"], wires.lookup_forward)
+            cast = e.plan.cast_after_lookup and e.plan.precision.parameters != wires.lookup_forward
+            dtype = e.plan.precision.parameters if cast else wires.lookup_forward
+            found = e.buffer(f"{name}.looked_up", "activation", samples * a["width"], dtype) if cast else pooled
             work = EmbeddingLookup(
                 name,
                 per_rank(a["indices"]),
@@ -358,11 +365,17 @@ class SparseLowering:
                 per_rank(a["adds"]),
                 wires.index,
                 wires.length,
-                wires.lookup_forward,
+                dtype,
                 a.by("reads"),
             )
             reads = (self._indices(scope), self.weights(scope), *self._staged(scope))
-            e.op(f"{name}.lookup", "forward", work, reads, (pooled,))
+            e.op(f"{name}.lookup", "forward", work, reads, (found,))
+            if cast:
+                written = per_rank(samples * a["width"])
+                to_wire = Elementwise(
+                    "cast", written * itemsize(dtype), written * itemsize(wires.lookup_forward), one(0), dtype
+                )
+                e.op(f"{name}.cast", "forward", to_wire, (found,), (pooled,))
 
     def _indices(self, scope: Scope) -> str:
         return SPARSE_FEATURES if scope == "replica" or not self.distributed else f"{ROUTES[scope]}.indices"
@@ -473,6 +486,10 @@ class SparseLowering:
         for scope in self.exchanged:
             e.activation(gradient(f"{ROUTES[scope]}.features"), self._local_width(scope), dtype)
         reads = e.batch * width * itemsize(e.plan.precision.compute)
+        if self.bottom and e.plan.bottom_mlp.sliced:  # zeros written, then read with the features, the sum written
+            both = (gradient(EMBEDDINGS), gradient(BOTTOM))
+            padded = Elementwise("add_padded", 2 * reads, 2 * reads, e.batch * width, e.plan.precision.compute)
+            e.op("bottom.pad_gradient", "backward", padded, both, both)
         work = Elementwise("separate", reads, e.batch * width * itemsize(dtype), one(0), e.plan.precision.compute)
         e.op(
             "embeddings.split",
@@ -524,6 +541,59 @@ class SparseLowering:
             arrived, wanted = gradient("table.bottom"), gradient(self.bottom.output)
             self._cast("bottom.cast.backward", (arrived, dtype), (wanted, e.plan.precision.compute))
 
+    def gradient_rows(self) -> None:
+        """One row of gradients per index, where the plan updates tables so. Part of the backward pass."""
+        e, wires, kept = self.e, self.e.plan.wires, self.e.plan.precision.parameters
+        if e.plan.sparse_update == "exact":
+            return
+        for scope, a in self.routes.items():
+            if scope == "replica" and self.distributed:
+                continue
+            name, elements = ROUTES[scope], per_rank(a["adds"])
+            upstream = gradient(f"{name}.{'pooled' if self.distributed else 'features'}")
+            rows = e.buffer(f"{name}.gradient_rows", "gradient", elements, kept)
+            scaled = e.plan.sparse_update == "rows_compiled" or self._rows_are_views
+            read = a["indices"] * itemsize(wires.index) + a["bags"] * itemsize(wires.length) + a["gathered"]
+            work = Elementwise(
+                "gradient_rows",
+                per_rank(read),
+                elements * itemsize(kept),
+                elements if scaled else one(0),
+                kept,
+                {"scale": "rate"} if scaled else {},
+            )
+            e.op(f"{name}.gradient_rows", "backward", work, (self._indices(scope), upstream), (rows,))
+
+    @property
+    def _rows_are_views(self) -> bool:
+        """Whether what arrives is a row per index already, so that no kernel writes them before they are scaled."""
+        plan, pooling = self.e.plan, self.placement.tables.pooling_factor
+        same = plan.wires.lookup_backward == plan.precision.parameters
+        return self.distributed and same and not plan.loss_scaling and bool(np.all(pooling == 1))
+
+    def _add_rows(self, scope: Scope, a: Amounts) -> None:
+        """Scale the rows of gradients, each time in a pass, and add them to the tables."""
+        e, name, kept = self.e, ROUTES[scope], self.e.plan.precision.parameters
+        rows, elements = f"{name}.gradient_rows", per_rank(a["adds"])
+        passes = {"unscale": "loss"} if e.plan.loss_scaling else {}
+        if not self._rows_are_views:
+            passes["scale"] = "rate"
+        for step, factor in passes.items() if e.plan.sparse_update == "rows" else ():
+            moved = elements * itemsize(kept)
+            work = Elementwise("scale_rows", moved, moved, elements, kept, {"scale": factor})
+            e.op(f"{name}.{step}_rows", "update", work, (rows,), (rows,))
+        add = EmbeddingScatterAdd(
+            name,
+            per_rank(a["indices"]),
+            elements * itemsize(kept),
+            a.tiers("rows_added"),
+            a.tiers("row_update"),
+            elements,
+            e.plan.wires.index,
+            a.by("reads"),
+        )
+        e.op(f"{name}.scatter_add", "update", add, (self._indices(scope), rows), (self.weights(scope),))
+
     def update(self) -> None:
         """Exact sparse update per route; replicated tables all-reduce a dense gradient and step every row."""
         wires = self.e.plan.wires
@@ -533,6 +603,9 @@ class SparseLowering:
                 continue
             name = ROUTES[scope]
             upstream = gradient(f"{name}.{'pooled' if self.distributed else 'features'}")
+            if self.e.plan.sparse_update != "exact":
+                self._add_rows(scope, a)
+                continue
             work = EmbeddingUpdate(
                 name,
                 per_rank(a["indices"]),

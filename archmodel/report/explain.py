@@ -52,15 +52,16 @@ class Explanation:
 
 def explain(estimate: Estimate, name: str) -> Explanation:
     """Prices the op called `name` once more, noting what is read. `ArchmodelError` names the nearest op."""
+    from archmodel.estimate.contention import issued_ahead
     from archmodel.estimate.price import Machine, price
 
     op = find_op(estimate, name)
     system, notes, network = estimate.design.system, Notes(), Notes()
     reader = cast("System", Reading(system, "system", notes))
     topology = type(system).topology(cast("System", Reading(system, "system", network)))
-    machine = Machine(
-        reader.gpu, topology, reader.node.host, system.node.gpus, estimate.program.graph_capture, every_rank=True
-    )
+    program = estimate.program
+    queued = program.graph_capture or issued_ahead(program, system, estimate.design.plan)
+    machine = Machine(reader.gpu, topology, reader.node.host, system.node.gpus, queued, every_rank=True)
     notes.inputs.clear()
     before = set(network.inputs)
     packages = ("archmodel", type(system.gpu).__module__.partition(".")[0])

@@ -7,7 +7,9 @@ tables) is why a plan is judged by the whole estimate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -29,14 +31,14 @@ from archmodel.program import (
     EmbeddingUpdate,
     IntArray,
     OuterTraffic,
+    Stream,
     Tier,
     Work,
 )
 from archmodel.quantities import Array, itemsize
-from archmodel.search.options import NODE, RANK, WORLD, Options
+from archmodel.search.floor import Floor
+from archmodel.search.options import NODE, RANK, TIERS, WORLD, Options
 
-TIERS: tuple[Tier, ...] = ("hbm", "ddr")
-"""Tiers that tables are placed in."""
 MIN_COLUMNS = 16
 """Columns are cut no narrower (one 64-byte line of fp32)."""
 _FIXED = ("launch", "latency")
@@ -47,12 +49,52 @@ _KIND_SCOPE = {"rank": RANK, "node": NODE, "world": WORLD, "replica": WORLD}
 
 @dataclass(frozen=True)
 class Terms:
-    """Seconds of one shard on each rank that it touches, (T, O): local work, exchange, and a floor that no estimate of
-    the shard's local work can be below."""
+    """Seconds of one shard on each rank that it touches, (T, O): local work and exchange; and what no estimate of the
+    shard's work can be below."""
 
     local: Array
     exchange: Array
-    floor: Array
+    floors: Floors
+
+
+@dataclass(frozen=True)
+class Floors:
+    """Least seconds of one shard on each rank that it touches, (T, O): of `lookup` and `update` under their laws with
+    every table alone in the cache and the cache itself for nothing; of the exchanges of indices, pooled vectors and
+    their gradients beyond what the first column costs, at the rate of all columns at once, spread evenly; `link`: of
+    all three on the link that every route uses."""
+
+    lookup: Array
+    update: Array
+    input: Array
+    forward: Array
+    backward: Array
+    link: Array
+
+
+Chord = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Chords:
+    """(seconds however little, seconds per column or byte) of exchanges by scope; `shared`: forward and backward on
+    the link that every route uses."""
+
+    input: dict[str, Chord]
+    forward: dict[str, Chord]
+    backward: dict[str, Chord]
+    shared: dict[str, Chord]
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """One shard of every table: seconds and floors (T,), bytes (T, tiers) and least bytes of rows and state (T,)."""
+
+    local: Array
+    exchange: Array
+    floors: Floors
+    memory: Array
+    least: Array
 
 
 @dataclass(frozen=True)
@@ -92,11 +134,10 @@ class Laws:
         self.machine = Machine(
             system.gpu, system.topology(), system.node.host, system.node.gpus, reference.program.graph_capture
         )
-        self.peak = float(np.max(np.asarray(system.gpu.memory.bandwidth)))
         self.slots = slots(design)
 
-    def _marginal(self, work: Work) -> Array:
-        parts = price(work, self.machine).parts
+    def _marginal(self, work: Work, machine: Machine | None = None) -> Array:
+        parts = price(work, machine or self.machine).parts
         return np.asarray(Breakdown({k: v for k, v in parts.items() if k not in _FIXED}).total)
 
     def _slope(self, small: Work, large: Work) -> float:
@@ -105,41 +146,81 @@ class Laws:
 
     def exchange_rates(self) -> dict[str, tuple[float, float]]:
         """Seconds per column and per byte of input that a rank brings, by scope; forward and backward."""
-        layout, wires, ones = self.layout, self.plan.wires, np.ones(self.layout.ranks)
-        if layout.ranks == 1:
+        ones = np.ones(self.layout.ranks)
+        if self.layout.ranks == 1:
             return dict.fromkeys(SCOPES, (0.0, 0.0))
-        batch = self.local_batch.astype(np.float64)
-        forward, size = wires.lookup_forward, itemsize(wires.lookup_forward)
-        both = 1.0 + (itemsize(wires.lookup_backward) / size if self.train else 0.0)
-
-        def outer(width: float) -> Work:
-            return AllToAll("world", OuterTraffic(width * size * ones, batch), forward, layout)
-
-        def index(amount: float) -> Work:
-            return AllToAll("world", OuterTraffic(batch / self.batch, amount * ones), wires.index, layout)
-
-        def reduce(width: float) -> Work:
-            return Collective(
-                "reduce_scatter", "world", algorithms.reduce_scatter(layout), batch * width, forward, layout
-            )
-
-        def node(width: float) -> Work:
-            rail = np.broadcast_to(self.batch / layout.local_size, layout.ranks)
-            return Collective("reduce_scatter", "node", "ring", rail * width, forward, layout)
-
-        def rail(width: float) -> Work:
-            return AllToAll("rail", OuterTraffic(width * size * ones, batch), forward, layout)
-
-        start = _PROBE
-        input_ = 1e-4 * self._slope(index(1e8), index(1e8 + 1e4 * _PROBE))
-        inside = self._slope(node(start), node(2 * start)) if layout.local_size > 1 else 0.0
-        across = self._slope(rail(start), rail(2 * start)) if layout.nodes > 1 else 0.0
-        return {
-            "rank": (both * self._slope(outer(start), outer(2 * start)), input_),
-            "world": (both * self._slope(reduce(start), reduce(2 * start)), input_),
-            "node": (both * (inside + across), input_),
-            "replica": (0.0, 0.0),
+        wires = self.plan.wires
+        both = 1.0 + (itemsize(wires.lookup_backward) / itemsize(wires.lookup_forward) if self.train else 0.0)
+        input_ = 1e-4 * self._slope(self._index(1e8 * ones), self._index((1e8 + 1e4 * _PROBE) * ones))
+        rates = {
+            scope: (both * sum(map(self._slope, self.forward(scope, _PROBE), self.forward(scope, 2 * _PROBE))), input_)
+            for scope in ("rank", "node", "world")
         }
+        return {**rates, "replica": (0.0, 0.0)}
+
+    def forward(self, scope: str, width: float) -> list[Work]:
+        """What brings pooled vectors to the ranks of their samples, when every home of a scope has `width` columns."""
+        layout, dtype = self.layout, self.plan.wires.lookup_forward
+        even, batch = width * itemsize(dtype) * np.ones(layout.ranks), self.local_batch.astype(np.float64)
+        if scope == "rank":
+            return [AllToAll("world", OuterTraffic(even, batch), dtype, layout)]
+        if scope == "world":
+            algorithm = algorithms.reduce_scatter(layout)
+            return [Collective("reduce_scatter", "world", algorithm, batch * width, dtype, layout)]
+        works: list[Work] = []
+        if layout.local_size > 1:
+            rail = np.broadcast_to(self.batch / layout.local_size, layout.ranks)
+            works.append(Collective("reduce_scatter", "node", "ring", rail * width, dtype, layout))
+        if layout.nodes > 1:
+            works.append(AllToAll("rail", OuterTraffic(even, batch), dtype, layout))
+        return works
+
+    def chords(self) -> Chords:
+        """Below every exchange of a design. None for an endpoint, which drives exchanges in its own way."""
+        layout, wires, ranks = self.layout, self.plan.wires, self.layout.ranks
+        nothing: dict[str, Chord] = dict.fromkeys(SCOPES, (0.0, 0.0))
+        if ranks == 1 or self.design.system.node.endpoint is not None:
+            return Chords(nothing, nothing, nothing, nothing)
+        columns = max(float(self.tables.embedding_dim.sum()), 1.0)
+        back = itemsize(wires.lookup_backward) / itemsize(wires.lookup_forward) if self.train else 0.0
+        forward, backward, shared, input_ = (dict(nothing) for _ in range(4))
+        indices = float((self.batch * self.tables.pooling_factor).sum()) * itemsize(wires.index) / ranks
+        given = _chord(self._brought, max(indices, 1.0), 1.0)
+        for scope, homes in (("rank", ranks), ("node", layout.nodes), ("world", 1)):
+            ends = columns / homes, 1.0 / homes
+            forward[scope] = _chord(partial(self._sent, scope, 1.0), *ends)
+            backward[scope] = _chord(partial(self._sent, scope, back), *ends)
+            there = _chord(partial(self._sent, scope, 1.0, last=True), *ends)
+            again = _chord(partial(self._sent, scope, back, last=True), *ends)
+            shared[scope] = there[0] + again[0], there[1] + again[1]
+            input_[scope] = given
+        if self.train:
+            held = float((self.tables.num_embeddings * self.tables.embedding_dim).sum())
+            probes = [max(held, 1.0) * itemsize(wires.dense_gradient) * f for f in (1e-3, 1e-2, 0.1, 1.0)]
+            reduce = 0.0, min(self._least([self.all_reduce(p)]) / p for p in probes)
+            backward["replica"] = shared["replica"] = reduce
+        return Chords(input_, forward, backward, shared)
+
+    def _sent(self, scope: str, times: float, columns: float, *, last: bool = False) -> float:
+        """Least seconds of an exchange of `times` x `columns`; or of its last step."""
+        works = self.forward(scope, times * columns)
+        return self._least(works[-1:] if last else works)
+
+    def _brought(self, bytes_: float) -> float:
+        return self._least([self._index(bytes_ * np.ones(self.layout.ranks))])
+
+    def _index(self, amounts: Array) -> Work:
+        batch = self.local_batch.astype(np.float64)
+        return AllToAll("world", OuterTraffic(batch / self.batch, amounts), self.plan.wires.index, self.layout)
+
+    def all_reduce(self, bytes_: float) -> Work:
+        """Of a dense gradient."""
+        layout, dtype = self.layout, self.plan.wires.dense_gradient
+        blocks = np.full(layout.ranks, bytes_ / itemsize(dtype) / layout.ranks)
+        return Collective("all_reduce", "world", algorithms.all_reduce(layout, bytes_), blocks, dtype, layout)
+
+    def _least(self, works: list[Work]) -> float:
+        return float(sum(np.min(price(work, self.machine).total) for work in works))
 
     def shard(self, slot: _Slot) -> Placement:
         """One representative shard of every table."""
@@ -161,31 +242,28 @@ class Laws:
             (slot.kind,) * len(tables),
         )
 
-    def of(self, slot: _Slot, rates: dict[str, tuple[float, float]]) -> tuple[Array, Array, Array, Array, Array]:
-        """Of one shard of every table: local, exchange and floor seconds (T,), bytes (T, tiers), least bytes of rows
-        and state (T,)."""
+    def of(self, slot: _Slot, rates: dict[str, tuple[float, float]], chords: Chords) -> _Shard:
+        """One shard of every table."""
         placement = self.shard(slot)
         shards = np.arange(len(self.tables))
         scope = SCOPES[int(placement.scope[0])] if len(shards) else "rank"
         size = ShardSizes.of(placement, shards)
         wires = self.plan.wires
+        share, full = np.ones(len(shards)), np.ones(len(shards))
         if scope == "replica":
             rows = self.tables.num_embeddings.astype(np.float64)
-            indices = self.counts.local_indices(placement, shards)[0]
-            unique = self.counts.local_unique(placement, shards)[0]
-            samples = float(self.local_batch[0])
+            indices = self.counts.local_indices(placement, shards)[-1]  # the rank with fewest samples
+            unique = self.counts.local_unique(placement, shards)[-1]
+            samples = float(self.local_batch[-1])
         else:
             blocks = placement.blocks_of(shards, scope)
             rows = blocks.rows[:, 0].astype(np.float64)
             indices = self.counts.indices(placement, blocks)[:, 0]
             unique = self.counts.unique(placement, blocks)[:, 0]
             samples = self.batch
-        share = np.ones(len(shards))
-        if scope == "replica":
-            share *= self.batch / self.layout.ranks / max(samples, 1.0)
-        elif scope in ("node", "world"):  # the first block is the largest; floors take the mean
-            members = blocks.rows.shape[1]
+            members = blocks.rows.shape[1]  # the first block is the largest; floors take the mean, of full ones
             share = np.where(rows > 0, self.tables.num_embeddings / np.maximum(rows * members, 1.0), 0.0)
+            full = np.floor(share * members * (1 + 1e-12)) / members
         columns, row, state = size.columns[:, 0], size.row_bytes[:, 0], size.state_row_bytes[:, 0]
         present = (rows > 0).astype(np.float64)
         none = np.zeros(len(shards))
@@ -209,70 +287,81 @@ class Laws:
             wires.lookup_forward,
             requests(indices),
         )
-        local = self._marginal(lookup)
-        below = 1.0 / self.peak if slot.tier == "hbm" else self._host_floor()
-        floor = share * (lookup.streamed_bytes() / self.peak + unique * row * below)
-        column_rate, input_rate = rates[scope]
+        works: list[Work] = []
         sent = lookup.indices * itemsize(wires.index) + lookup.bags * itemsize(wires.length)
-        exchange = columns * present * column_rate + sent * input_rate
+        forward, backward, shared = (
+            columns * present * chord[scope][1] for chord in (chords.forward, chords.backward, chords.shared)
+        )
+        given = sent * chords.input[scope][1]
+        exchange = columns * present * rates[scope][0] + sent * rates[scope][1]
         if self.train and scope == "replica":
-            more, floor_more, wire = self._replica(rows * columns, lookup, size, rows)
-            local, floor, exchange = local + more, floor + floor_more, exchange + wire
+            gradient = rows * columns * itemsize(wires.dense_gradient)
+            works = self._replica(rows * columns, rows, size)
+            backward = shared = gradient * chords.backward[scope][1]
+            exchange = exchange + gradient * self.reduce_rate
         elif self.train:
-            update = EmbeddingUpdate(
-                ROUTES[scope],
-                indices,
-                samples * present,
-                indices * columns * itemsize(wires.lookup_backward),
-                samples * columns * present * itemsize(wires.lookup_backward),
-                tiered(2 * unique * row),
-                tiered(2 * unique * state),
-                indices * columns + unique * size.step_operations[:, 0],
-                wires.index,
-                wires.length,
-                requests(unique),
-            )
-            local = local + self._marginal(update)
-            floor = floor + share * 2 * unique * (row + state) * below
+            works = [
+                EmbeddingUpdate(
+                    ROUTES[scope],
+                    indices,
+                    samples * present,
+                    indices * columns * itemsize(wires.lookup_backward),
+                    samples * columns * present * itemsize(wires.lookup_backward),
+                    tiered(2 * unique * row),
+                    tiered(2 * unique * state),
+                    indices * columns + unique * size.step_operations[:, 0],
+                    wires.index,
+                    wires.length,
+                    requests(unique),
+                )
+            ]
         held = rows * (columns * size.element[:, 0] + (size.state_bytes[:, 0] if self.train else 0.0))
         buffers = sent + 2 * lookup.output_elements * itemsize(wires.lookup_forward)
-        memory = np.stack([buffers + (held if slot.tier == "hbm" else 0.0), held if slot.tier == "ddr" else none], 1)
-        return local, exchange, floor, memory, share * held
+        return _Shard(
+            self._marginal(lookup) + sum((self._marginal(w) for w in works), none),
+            exchange,
+            Floors(
+                full * self._marginal(lookup, self.free_cache),
+                full * sum((self._marginal(w, self.free_cache) for w in works), none),
+                full * given,
+                forward,
+                backward,
+                shared + full * given,
+            ),
+            np.stack([buffers + (held if slot.tier == "hbm" else 0.0), held if slot.tier == "ddr" else none], 1),
+            share * held,
+        )
 
-    def _host_floor(self) -> float:
-        """Seconds per byte of rows in host memory, at most what the law charges."""
-        host = self.machine.host
-        return 0.0 if host is None else 1.0 / float(np.max(host.bandwidth_per_device(self.machine.ranks_per_node)))
-
-    def _replica(
-        self, elements: Array, lookup: EmbeddingLookup, size: ShardSizes, rows: Array
-    ) -> tuple[Array, Array, Array]:
-        """Gradient, step and all-reduce of replicated tables."""
-        wires = self.plan.wires
-        gradient = itemsize(wires.dense_gradient)
+    def _replica(self, elements: Array, rows: Array, size: ShardSizes) -> list[Work]:
+        """Gradient and step of replicated tables."""
+        dtype = self.plan.wires.dense_gradient
+        gradient = elements * itemsize(dtype)
         held = elements * size.element[:, 0] + rows * size.state_bytes[:, 0]
         none = np.zeros(len(elements))
-        scatter = Elementwise("dense_embedding_gradient", elements * gradient, none, none, wires.dense_gradient)
-        step = Elementwise(
-            "dense_embedding_update", elements * gradient + held, held, rows * size.step_operations[:, 0], "fp32"
-        )
-        local = self._marginal(scatter) + self._marginal(step)
+        return [
+            Elementwise("dense_embedding_gradient", none, gradient, none, dtype),
+            Elementwise("dense_embedding_update", gradient + held, held, none, "fp32"),
+        ]
+
+    @cached_property
+    def reduce_rate(self) -> float:
+        """Seconds per byte of a replica's gradient."""
         if self.layout.ranks == 1:
-            return local, (elements * gradient + 2 * held) / self.peak, none
-        layout = self.layout
+            return 0.0
+        return self._slope(self.all_reduce(1e8), self.all_reduce(1e8 + _PROBE))
 
-        def reduce(amount: float) -> Work:
-            blocks = np.full(layout.ranks, amount / layout.ranks)
-            algorithm = algorithms.all_reduce(layout, 1e9)
-            return Collective("all_reduce", "world", algorithm, blocks, wires.dense_gradient, layout)
-
-        slope = self._slope(reduce(1e8), reduce(1e8 + 1e4 * _PROBE)) * 1e-4
-        return local, 0.0 * held, elements * slope
+    @cached_property
+    def free_cache(self) -> Machine:
+        """The machine with a cache whose own rate never limits."""
+        device = self.machine.device
+        if "l2_bandwidth" in type(device).model_fields:
+            device = device.model_copy(update={"l2_bandwidth": None})
+        return replace(self.machine, device=device)
 
     def terms(self) -> tuple[Terms, Array, Array, IntArray]:
         """Terms (T, O), bytes and least bytes (T, O, tiers), shards per table (T, O), 0 where there is no option."""
-        rates = self.exchange_rates()
-        found = [self.of(slot, rates) for slot in self.slots]
+        rates, chords = self.exchange_rates(), self.chords()
+        found = [self.of(slot, rates, chords) for slot in self.slots]
         dim = self.tables.embedding_dim
         count = np.stack(
             [
@@ -283,36 +372,74 @@ class Laws:
             ],
             axis=1,
         )
-        local, exchange, floor = (np.stack([f[i] for f in found], axis=1) for i in range(3))
         least = np.stack(
-            [np.stack([f[4] * (s.tier == tier) for tier in TIERS], 1) for f, s in zip(found, self.slots, strict=True)],
+            [
+                np.stack([f.least * (s.tier == tier) for tier in TIERS], 1)
+                for f, s in zip(found, self.slots, strict=True)
+            ],
             1,
         )
-        return Terms(local, exchange, floor), np.stack([f[3] for f in found], axis=1), least, count
+        floors = Floors(*(np.stack([getattr(f.floors, x.name) for f in found], axis=1) for x in fields(Floors)))
+        local, exchange = np.stack([f.local for f in found], axis=1), np.stack([f.exchange for f in found], axis=1)
+        return Terms(local, exchange, floors), np.stack([f.memory for f in found], axis=1), least, count
 
 
-def base_seconds(answer: Estimate) -> Array:
-    """Compute time of every rank that no placement of tables changes: products and layers, (ranks,)."""
+def _chord(seconds: Callable[[float], float], most: float, least: float) -> Chord:
+    """(a, b) with a + b x below `seconds` of every x from `least` to `most`: a time that rises ever slower lies above
+    its chord."""
+    low, high = seconds(least), seconds(most)
+    slope = (high - low) / (most - least) if most > least else 0.0
+    return max(low - slope * least, 0.0), slope
+
+
+def base_seconds(answer: Estimate, within: slice = slice(None)) -> Array:
+    """Compute time of every rank that no placement of tables changes, (ranks,): products and layers of the ops
+    `within` the Program's order."""
     routes = (*ROUTES.values(), "embeddings", "input", "bottom.cast")
     total = np.zeros(answer.program.ranks)
-    for op in answer.ops:
+    for op in answer.ops[within]:
         if "compute" in op.op.streams and not op.name.startswith(tuple(f"{r}." for r in routes)):
             total = total + op.time
     return total
 
 
-def options(design: Design) -> tuple[Options, Options, Terms]:
-    """Options whose cost is all terms, and the same with floors for a bound that holds for the whole estimate."""
+def between_exchanges(answer: Estimate) -> Array:
+    """Seconds, (ranks,), from the arrival of the last pooled vector to the departure of the first gradient of one: the
+    compute between them, or compute up to the gradient of some dense all-reduce and the all-reduces from there on,
+    which leave first. And the dense steps that end an iteration."""
+    names = [op.name for op in answer.ops]
+    first = names.index("embeddings.combine") if "embeddings.combine" in names else 0
+    last = names.index("embeddings.split") if "embeddings.split" in names else len(names)
+    between = base_seconds(answer, slice(first, last))
+    queued = np.zeros(1)
+    for j in reversed(range(first, last)):
+        if isinstance(answer.ops[j].op.work, Collective):
+            reads = answer.ops[j].op.reads
+            ready = max((i for i in range(first, j) if set(answer.ops[i].op.writes).intersection(reads)), default=first)
+            queued = queued + np.min(answer.ops[j].time)
+            between = np.maximum(between, base_seconds(answer, slice(first, ready + 1)) + queued)
+    updated = max((i for i, op in enumerate(answer.ops) if isinstance(op.op.work, EmbeddingUpdate)), default=len(names))
+    return between + base_seconds(answer, slice(updated, None))
+
+
+def dense_link_seconds(answer: Estimate, stream: Stream) -> float:
+    """Time of a link that no placement changes: dense all-reduces."""
+    dense = [op for op in answer.ops if stream in op.op.streams and op.name.startswith("dense.")]
+    return float(sum(np.min(op.time) for op in dense))
+
+
+def options(design: Design) -> tuple[Options, Terms, Floor]:
+    """Options whose cost is all terms, the terms, and what proves that no estimate is lower."""
     reference = estimate(design)
     laws = Laws(design, reference)
     terms, memory, least, count = laws.terms()
+    fixed = laws.chords()
     layout, room = design.layout, capacities(design.system)
     tables = ("parameter", "optimizer_state", "input")
     needs = reference.memory["hbm"]
     held = sum((np.max(v) for k, v in needs.parts.items() if k not in (*tables, "reserved")), 0.0)
     limits = [max(room["hbm"] * (1 - float(design.plan.memory_reserve)) - float(held), 0.0), room.get("ddr", 0.0)]
     valid = count > 0
-    cost = np.where(valid, terms.local + terms.exchange, np.inf)
     shared = Options(
         laws.tables.names,
         layout.ranks,
@@ -322,11 +449,20 @@ def options(design: Design) -> tuple[Options, Options, Terms]:
         np.array([_KIND_SCOPE[SCOPE_OF[s.kind]] if layout.ranks > 1 else RANK for s in laws.slots], dtype=np.int64),
         np.maximum(count, 1),
         np.maximum(laws.tables.embedding_dim[:, None] // np.maximum(count, 1), 1),
-        cost,
+        np.where(valid, terms.local + terms.exchange, np.inf),
         memory,
         np.broadcast_to(np.array(limits), (layout.ranks, 2)).copy(),
     )
-    base = base_seconds(reference)
     roomy = np.broadcast_to(np.array([room["hbm"], room.get("ddr", 0.0)]), (layout.ranks, 2)).copy()
-    floor = replace(shared, cost=np.where(valid, terms.floor, np.inf), memory=least, limits=roomy, base=base)
-    return shared, floor, terms
+    chained = design.plan.collective_order == "fifo" and design.system.node.endpoint is None
+    stream: Stream = "scale_out" if layout.nodes > 1 else "scale_up"
+    floor = Floor(
+        replace(shared, memory=least, limits=roomy),
+        terms.floors,
+        fixed,
+        base_seconds(reference),
+        between_exchanges(reference) if chained else None,
+        dense_link_seconds(reference, stream),
+        not design.plan.prefetch_input,
+    )
+    return shared, terms, floor

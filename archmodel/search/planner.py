@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from archmodel.design import Design
+from archmodel.errors import ArchmodelError
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
 from archmodel.parallel.plan import TablesPlan
 from archmodel.search import own
-from archmodel.search.bound import lower_bound
+from archmodel.search.limits import Limits, Restrictions, bind
 from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options
 from archmodel.search.solver import Effort, solve
 
@@ -36,8 +37,33 @@ _TRIALS = 32
 
 
 @dataclass(frozen=True)
+class Weights:
+    """What a plan is judged by: the weighed sum of its iteration time over the first plan's, of the share of its
+    fullest memory that is in use, and of its nodes over the design's. With a weight of nodes, fewer are tried too."""
+
+    time: float = 1.0
+    memory: float = 0.0
+    nodes: float = 0.0
+
+    def __post_init__(self) -> None:
+        given = (self.time, self.memory, self.nodes)
+        if not all(np.isfinite(w) and w >= 0 for w in given) or not any(given):
+            raise ArchmodelError("weights of time, memory and nodes must be finite, at least 0, and not all 0")
+
+    def score(self, answer: Estimate, seconds: float, nodes: int) -> float:
+        """Lower is better. `seconds`, `nodes`: of the plan that others are measured by."""
+        fullest = max(m.worst / float(np.min(m.capacity)) for m in answer.memory.values())
+        return (
+            self.time * float(answer.iteration_time) / seconds
+            + self.memory * fullest
+            + self.nodes * answer.design.system.nodes / nodes
+        )
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The best plan found. `value` is its estimate's iteration time; no plan of these tables is below `lower_bound`."""
+    """The best plan found. `value` is its estimate's iteration time; no plan of these tables on these nodes is below
+    `lower_bound`. `score` is what it was judged by: `value` itself unless weights say otherwise."""
 
     design: Design
     estimate: Estimate
@@ -46,6 +72,7 @@ class Plan:
     cpu_seconds: float
     tried: tuple[tuple[str, float], ...]
     interrupted: bool = False
+    score: float = float("nan")
 
     @property
     def gap(self) -> float:
@@ -73,62 +100,125 @@ def plan(
     budget: float | None = None,
     *,
     seed: int = 0,
+    weights: Weights | None = None,
+    limits: Limits | Restrictions | None = None,
     progress: Callable[[float, float, float], None] | None = None,
 ) -> Plan:
     """Place every table anew: kind, pieces, tier and ranks; dtypes and optimizers stay as the plan says.
 
     `budget` in seconds; without one, a fixed number of plans is tried and the answer is the same every time. Starts
-    from the plan as written and from `auto`, so it is never worse than either (where they fit). `progress` is called
-    with seconds so far, value and bound. Raises NoPlan when nothing fits.
+    from the plan as written and from `auto`, so it is never worse than either (where they fit and keep the `limits`).
+    `weights`: what to judge by, iteration time alone when left out. `progress` is called with seconds so far, value and
+    bound. Raises NoPlan when nothing fits.
     """
     begin, cpu = time.perf_counter(), time.process_time()
-    search = _Search(design, begin, progress)
+    deadline = begin + budget if budget is not None else np.inf
+    weights = weights or Weights()
+    if isinstance(limits, Limits):
+        limits = bind(limits, design)
+    counts = [design.system.nodes]
+    while weights.nodes > 0 and counts[-1] > 1:
+        counts.append(counts[-1] // 2)
+    finds: list[_Search] = []
     interrupted = False
     try:
-        search.consider("as written", design)
-        search.consider("auto", with_tables(design, {"default": _default(design)}))
-        search.run(begin + budget if budget is not None else np.inf, seed)
+        for i, nodes in enumerate(counts):
+            search = _Search(_on(design, nodes), begin, weights, limits, progress, finds)
+            finds.append(search)
+            if nodes == design.system.nodes:
+                search.consider("as written", design)
+            search.consider("auto", with_tables(search.design, {"default": _default(design)}))
+            now = time.perf_counter()
+            search.run(now + (deadline - now) / (len(counts) - i), seed)
     except KeyboardInterrupt:
         interrupted = True
-    if search.best is None:
-        raise NoPlan("no plan that fits was found: " + "; ".join(f"{name}: does not fit" for name, _ in search.tried))
+    found = [s for s in finds if s.best is not None]
+    if not found:
+        reasons = [f"{name}: {s.refused.get(name, 'does not fit')}" for s in finds for name, _ in s.tried]
+        raise NoPlan("no plan that fits was found: " + "; ".join(reasons[:8]))
+    search = min(found, key=lambda s: s.score)
+    assert search.best is not None
     chosen, answer = search.best
     if chosen is not design:  # as a file would give it
-        chosen = with_tables(design, written(chosen))
+        chosen = with_tables(search.design, written(chosen))
         answer = estimate(chosen)
     value = float(answer.iteration_time)
     return Plan(
-        chosen, answer, value, min(search.bound, value), time.process_time() - cpu, tuple(search.tried), interrupted
+        chosen,
+        answer,
+        value,
+        min(search.bound, value),
+        time.process_time() - cpu,
+        tuple(t for s in finds for t in s.tried),
+        interrupted,
+        search.score,
     )
 
 
+def _on(design: Design, nodes: int) -> Design:
+    """The design on fewer nodes, its tables placed anew."""
+    if nodes == design.system.nodes:
+        return design
+    return design.with_({"system.nodes": nodes, "plan.tables": {"default": _default(design)}})
+
+
 class _Search:
-    def __init__(self, design: Design, begin: float, progress: Callable[[float, float, float], None] | None) -> None:
+    """Plans of one design. `score` of the best one; `refused`: why a plan does not count."""
+
+    def __init__(
+        self,
+        design: Design,
+        begin: float,
+        weights: Weights,
+        limits: Restrictions | None,
+        progress: Callable[[float, float, float], None] | None,
+        before: Sequence[_Search],
+    ) -> None:
         self.design, self.begin, self.progress = design, begin, progress
+        self.weights, self.limits = weights, limits
         self.best: tuple[Design, Estimate] | None = None
+        self.score = np.inf
         self.tried: list[tuple[str, float]] = []
+        self.refused: dict[str, str] = {}
         self.bound = 0.0
         self.pool: list[dict[str, Any]] = []
+        self.first = before[0] if before else self
+        self.unit: tuple[float, int] | None = None
 
     def consider(self, name: str, candidate: Design) -> None:
         """Estimate a candidate and keep it when it fits and is better."""
         answer = estimate(candidate)
         value = float(answer.iteration_time)
-        self.tried.append((name, value if answer.fits else np.inf))
-        if answer.fits and (self.best is None or value < float(self.best[1].iteration_time)):
-            self.best = candidate, answer
+        broken = self.limits.broken_by(candidate, answer) if self.limits is not None else ""
+        good = answer.fits and not broken
+        self.tried.append((name, value if good else np.inf))
+        if not good:
+            self.refused[name] = broken or "does not fit"
+            return
+        score = self._score(answer)
+        if score < self.score:
+            self.best, self.score = (candidate, answer), score
             if self.progress is not None:
                 self.progress(time.perf_counter() - self.begin, value, self.bound)
 
+    def _score(self, answer: Estimate) -> float:
+        if self.weights == Weights():
+            return float(answer.iteration_time)
+        if self.first.unit is None:
+            self.first.unit = float(answer.iteration_time), self.first.design.system.nodes
+        return self.weights.score(answer, *self.first.unit)
+
     def run(self, deadline: float, seed: int) -> None:
         """Plans for several weights of the terms, then for weights near the best ones."""
-        shared, floor, terms = own.options(self.design)
+        shared, terms, floor = own.options(self.design)
         if not shared.names:
             return
-        self.bound = lower_bound(floor).value
+        if self.limits is not None:
+            shared, floor = self.limits.apply(shared), replace(floor, options=self.limits.apply(floor.options))
+        self.bound = floor.value
         random = np.random.default_rng(seed)
         best_at, seen = np.array([1.0, 1.0, 1.0, 1.0]), set()
-        best_value = np.inf
+        best_score = np.inf
         first = [(w, r) for r in range(len(_ROUTES)) for w in _WEIGHTS]
         first.sort(key=lambda x: (_WEIGHTS.index(x[0]) > 0, x[1] > 0))
         best_route = 0
@@ -167,8 +257,8 @@ class _Search:
             self.pool.append(tables_of(self.design, shared, found.assignment))
             candidate = draft(self.design, self.pool[-1])
             self.consider(f"routes {route}, weights " + ", ".join(f"{w:.2f}" for w in at), candidate)
-            if self.tried[-1][1] < best_value:
-                best_value, best_at, best_route = self.tried[-1][1], at, route
+            if self.score < best_score:
+                best_score, best_at, best_route = self.score, at, route
 
     def _crossed(self, random: np.random.Generator) -> None:
         """The best plan with a few tables as another plan has them."""

@@ -18,7 +18,10 @@ def to_markdown(rows: Sequence[Row]) -> str:
     lines = summary(rows)
     parts = [
         "## Errors by group",
+        "Median, and mean (MAPE), of the absolute errors.",
         _table(("group", "facts", "count", "median", "mean", "worst"), map(_summary_cells, lines)),
+        "## Held-out rows beyond 20 %, and what is known of each",
+        _table(("fact", "error", "reason"), map(_miss_cells, misses(rows))) or "None.",
     ]
     for group in dict.fromkeys(row.group for row in rows):
         mine = [row for row in rows if row.group == group]
@@ -28,6 +31,19 @@ def to_markdown(rows: Sequence[Row]) -> str:
             _remarks(mine),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+FAR = 0.20
+"""Error from which a row needs a reason."""
+
+
+def misses(rows: Sequence[Row]) -> list[Row]:
+    """Held-out rows whose prediction is off by more than 20 %, the worst first."""
+    return sorted((r for r in rows if not r.calibrated and abs(r.error) > FAR), key=lambda r: -abs(r.error))
+
+
+def _miss_cells(row: Row) -> tuple[str, ...]:
+    return row.id, f"{row.error:+.1%}", row.note or "not known"
 
 
 def _summary_cells(line: Summary) -> tuple[str, ...]:

@@ -117,3 +117,19 @@ te42kyfo/gpu-benches@1c36d50, gpu-small-kernels/a100_80_graph.txt."""
 @pytest.mark.parametrize(("moved", "rate"), A100_SCALE)
 def test_streams_take_what_was_measured(device: Callable[[str], Any], moved: float, rate: float) -> None:
     assert float(device("a100_sxm_80gb").stream(moved).total) == pytest.approx(moved / rate, rel=0.06)
+
+
+@given(bytes_, shares, bytes_, st.floats(0, 1e9))
+def test_a_scatter_add_reads_and_writes_what_a_lookup_reads(
+    a: float, share: float, streamed: float, cache: float
+) -> None:
+    rates = {"cache": cache, "gather_bandwidth": 1e12, "stream_bandwidth": 2e12}
+    added = kernels.scatter_add(a, a * share, streamed, **rates)
+    found = kernels.pooled_lookup(a, a * share, 0.0, **rates)
+    assert added.total == pytest.approx(2 * found.total + streamed / 2e12)
+    assert added.total >= (2 * a * share + streamed) / 2e12 * (1 - 1e-12)
+
+
+def test_a_scatter_add_that_fits_the_cache_is_bound_by_it() -> None:
+    rates = {"cache": 1e9, "gather_bandwidth": 1e12, "stream_bandwidth": 1e12, "cache_bandwidth": 4e12}
+    assert kernels.scatter_add(8e8, 1e3, 0.0, latency=1e-6, **rates).total == pytest.approx(2e-6 + 2 * 8e8 / 4e12)

@@ -10,7 +10,16 @@ import pytest
 import archmodel as am
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.price import Machine, price
-from archmodel.program import DotInteraction, Elementwise, EmbeddingLookup, EmbeddingUpdate, Gemm, HostCopy, Work
+from archmodel.program import (
+    DotInteraction,
+    Elementwise,
+    EmbeddingLookup,
+    EmbeddingScatterAdd,
+    EmbeddingUpdate,
+    Gemm,
+    HostCopy,
+    Work,
+)
 
 from .conftest import Maker
 
@@ -40,6 +49,8 @@ def works(amount: np.ndarray) -> list[Work]:
             amount, "int64", "int32",
         ),
         HostCopy(amount),
+        EmbeddingScatterAdd("table", amount, amount, {"hbm": amount, "ddr": amount}, {"hbm": amount}, amount, "int64"),
+        Elementwise("cast_parameters", amount, amount, 0 * ONE, "fp32", kernels=7),
     ]  # fmt: skip
 
 
@@ -66,6 +77,10 @@ def test_a_copy_from_the_host(small: Maker) -> None:
     )
     copy = price(HostCopy(np.array([1e6])), slow)
     assert float(np.squeeze(copy.total)) == pytest.approx(launch + 2e-6 + 1e6 / 10e9)  # four GPUs share 40 GB/s
+    pageable = machine_of(small(1, changes={"system.node.host.link.pageable": "11 GB/s"}))
+    assert price(HostCopy(np.array([55e6]), pageable=True), pageable).parts["host_link"] == pytest.approx(5e-3)
+    assert price(HostCopy(np.array([55e6])), pageable).parts["host_link"] == pytest.approx(1e-3)
+    assert price(HostCopy(np.array([55e6]), pageable=True), machine).parts["host_link"] == pytest.approx(1e-3)
     with pytest.raises(ArchmodelError, match="no host"):
         price(HostCopy(np.array([1e6])), machine_of(small(1), host=None))
 

@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archmodel.estimate.timeline import critical_path, run
-from archmodel.program import AllToAll, Buffer, Elementwise, HostCopy, Layout, Op, OuterTraffic, Phase, Program
+from archmodel.program import (
+    AllToAll,
+    Buffer,
+    Elementwise,
+    HostCopy,
+    HostIssue,
+    Layout,
+    Op,
+    OuterTraffic,
+    Phase,
+    Program,
+)
 
 ONE = np.ones(1)
 NODE = Layout(1, 2)
@@ -168,3 +179,32 @@ def test_the_critical_path_covers_the_period(case: tuple[Program, list[np.ndarra
     assert sum(s.seconds for s in path) == pytest.approx(float(timeline.period), rel=0.35, abs=1e-9)
     for step, following in itertools.pairwise(path):
         assert step.seconds >= -1e-12 and following.seconds >= -1e-12
+
+
+def waits(name: str) -> Op:
+    return Op(name, "input", HostIssue(iterations=1.0), ("compute",))
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), min_size=1, max_size=12))
+def test_a_host_that_waits_issues_ahead_within_an_iteration(pairs: list[tuple[float, float]]) -> None:
+    """end[i] = max(end[i-1], issued[i]) + work[i], from the end of the last iteration and the time to begin one."""
+    work, issue = zip(*pairs, strict=True)
+    ops = (waits("begin"), *(compute(f"op{i}") for i in range(len(work))))
+    times = [np.array([1.5]), *(np.array([w]) for w in work)]
+    timeline = run(program(*ops), times, issue=[np.zeros(1), *(np.array([x]) for x in issue)])
+    end = issued = 1.5
+    for w, x in zip(work, issue, strict=True):
+        issued += x
+        end = max(end, issued) + w
+    assert timeline.period == pytest.approx(end)
+    assert timeline.period >= max(sum(work), sum(issue)) + 1.5 - 1e-9
+    assert timeline.period <= sum(max(w, x) for w, x in zip(work, issue, strict=True)) + 1.5 + max(work) + 1e-9
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=12))
+def test_a_host_that_never_waits_is_the_bound_or_hidden(pairs: list[tuple[float, float]]) -> None:
+    work, issue = zip(*pairs, strict=True)
+    ops = tuple(compute(f"op{i}") for i in range(len(work)))
+    timeline = run(program(*ops), [np.array([w]) for w in work], issue=[np.array([x]) for x in issue])
+    assert timeline.period == pytest.approx(max(sum(work), sum(issue)), rel=0.35)
+    assert timeline.period >= max(sum(work), sum(issue)) * (1 - 1e-6)

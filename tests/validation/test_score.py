@@ -3,6 +3,7 @@ import math
 import pytest
 
 from archmodel.validation import FactError, PublishedFact, Row, facts, scoreboard, summary, to_markdown
+from archmodel.validation.markdown import misses
 
 
 def row(name="r", group="g", error=0.1, calibrated=False, **changes):
@@ -105,3 +106,13 @@ def test_markdown_says_a_source_once_and_whose_it_is():
     assert "- source: s (a, b)\n" in page
     assert "- source: other (c)\n" in page
     assert "- odd (c)" in page
+
+
+def test_every_far_miss_says_what_is_known_of_it():
+    rows = scoreboard()
+    assert [row.id for row in misses(rows) if not row.note] == []
+    assert all(not row.calibrated and abs(row.error) > 0.2 for row in misses(rows))
+
+
+def test_calibrated_rows_are_within_five_percent():
+    assert [row.id for row in scoreboard() if row.calibrated and abs(row.error) > 0.05] == []
