@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-import numpy as np
 
 from archmodel import __version__
 from archmodel.errors import ArchmodelError, escape, nearest
@@ -191,6 +190,8 @@ def overflows(answer: Estimate) -> list[str]:
 
 def _room_elsewhere(answer: Estimate, tier: str) -> str:
     """What other memories have left on the rank that needs most there: `, ddr has 120 GB to spare`."""
+    import numpy as np
+
     from archmodel.report.ranks import on_rank
     from archmodel.report.words import data
 

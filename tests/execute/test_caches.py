@@ -67,6 +67,15 @@ def test_demand_paging_changes_no_bit_either(page: str, policy: str) -> None:
     assert np.array_equal(through.losses, plain.losses)
 
 
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_rows_added_one_by_one(prefetch: int) -> None:
+    """Updates as torch.optim.SGD makes them, in caches and in place in host memory."""
+    rules = [{"match": {"name": "t_4"}, "cache": {"in": "ddr", "size": 0.1, "prefetch": prefetch}}]
+    default = {"sharding": "table_wise", "tier": "ssd", "optimizer": "sgd"}
+    added = Plan(prefetch_input=True, sparse_update="rows", tables={"default": default, "rules": rules})
+    holds(dot(), added, Layout(1, 2), steps=4)
+
+
 def test_inference_through_a_cache_writes_nothing_home() -> None:
     workload = dot(mode="inference")
     holds(workload, plan({"size": 5, "ways": None, "prefetch": 0}), Layout(1, 2), steps=4)
