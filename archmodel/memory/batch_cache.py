@@ -28,6 +28,8 @@ def paged(popularity: Popularity, rows_per_page: Num) -> Popularity:
     return Popularity(popularity.probability + np.where(k > 1, rest, 0.0)[..., None], first)
 
 
+_SIZES = 12
+"""Sizes that stand for the spread of a set-associative cache's sets."""
 _STEPS = 8
 """Batches that a cache remembers from which on whole ones are not told apart."""
 
@@ -45,8 +47,8 @@ def batch_misses(
     size = np.asarray(cache_rows, dtype=np.float64)
     n = np.asarray(draws, dtype=np.float64)
     law = {"lru": _lru, "fifo": _fifo, "lfu": _lfu}[policy]
-    sizes = [size] if ways is None else _set_sizes(size, ways)
-    found = np.mean([law(popularity, one, n) for one in sizes], axis=0)
+    sizes = np.stack(np.broadcast_arrays(*([size] if ways is None else _set_sizes(size, ways, _SIZES))))
+    found = law(popularity, sizes, n).mean(0)
     everything = popularity.unique(n)
     found = np.where(size >= popularity.reachable * (1 - 1e-12), 0.0, found)
     return np.clip(np.where(size > 0, found, everything), 0.0, everything)

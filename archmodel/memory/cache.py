@@ -123,7 +123,7 @@ def _solve(
     return np.asarray(np.where(size >= everything * (1 - 1e-12), np.inf, np.exp((low + high) / 2)))
 
 
-def _set_sizes(size: Array, ways: int) -> list[Array]:
+def _set_sizes(size: Array, ways: int, count: int = _MIXED) -> list[Array]:
     """Fully associative sizes whose mean hit rate is that of a set-associative cache.
 
     A row stays while fewer than `ways` others of its set come. Of d others, Poisson(d / S) fall in its set of S, so the
@@ -137,7 +137,7 @@ def _set_sizes(size: Array, ways: int) -> list[Array]:
     """
     from scipy.special import gammaincinv
 
-    ratio = gammaincinv(float(ways), (np.arange(_MIXED) + 0.5) / _MIXED) / ways
+    ratio = gammaincinv(float(ways), (np.arange(count) + 0.5) / count) / ways
     ratio /= ratio.mean()
     sets = np.maximum(np.floor(size / ways), 1.0)
     narrower = np.sqrt(1.0 - 1.0 / sets)

@@ -21,6 +21,9 @@ from archmodel.program import IntArray, OuterTraffic, PairTraffic, Traffic
 from archmodel.quantities import Array
 from archmodel.workloads.tables import Tables
 
+_AT_ONCE = 1024
+"""Caches whose misses are worked out together, which bounds memory."""
+
 
 class Counts(Protocol):
     """Access counts of one batch."""
@@ -108,14 +111,16 @@ class Expected:
         kinds = [(p.policy, p.ways, int(self.tables.distribution_of[i])) for p, i in zip(plans, t, strict=True) if p]
         batch, missed = float(self.local_batch.sum()), np.zeros(len(t))
         for kind in dict.fromkeys(kinds):
-            mine = np.array([k == kind for k in kinds], dtype=bool)
-            policy, ways, distribution = kind
-            whole = self.tables.distributions[distribution].popularity(
-                self.tables.num_embeddings[t[mine]].astype(np.float64)
-            )
-            part = paged(Popularity(whole.probability, whole.rows * share[mine][:, None]), unit[mine])
-            draws = self.tables.pooling_factor[t[mine]] * batch
-            missed[mine] = batch_misses(part, size[mine], draws, policy, ways)
+            all_of_it = np.flatnonzero([k == kind for k in kinds])
+            for first in range(0, len(all_of_it), _AT_ONCE):
+                mine = all_of_it[first : first + _AT_ONCE]
+                policy, ways, distribution = kind
+                whole = self.tables.distributions[distribution].popularity(
+                    self.tables.num_embeddings[t[mine]].astype(np.float64)
+                )
+                part = paged(Popularity(whole.probability, whole.rows * share[mine][:, None]), unit[mine])
+                draws = self.tables.pooling_factor[t[mine]] * batch
+                missed[mine] = batch_misses(part, size[mine], draws, policy, ways)
         return missed
 
     def sample_indices(self) -> Array:
