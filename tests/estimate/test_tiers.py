@@ -260,6 +260,16 @@ def test_reports_know_the_new_ops(tiered: Maker, tmp_path: Path) -> None:
     assert "row.cache_fetch" in trace.read_text()
 
 
+def test_sweeps_write_down_tiers(tiered: Maker) -> None:
+    columns = ["tier.ssd.busy", "tier.ssd.lifetime_days", "throughput"]
+    found = am.sweep(tiered(), {f"{SSD}.count": [1, 4], f"{CACHE}.size": [0.01, 0.1]}, outputs=columns)
+    busy, days = (np.asarray(found[name], dtype=float) for name in columns[:2])
+    assert np.all((busy > 0) & (busy <= 1))
+    assert np.all(np.isfinite(days))
+    with pytest.raises(am.ArchmodelError, match=r"tier\.ssd\.busy"):
+        am.sweep(tiered(), {f"{SSD}.count": [1]}, outputs=["tier.ssd.bussy"])
+
+
 def test_check_runs_caches_and_says_what_it_shrank(tiered: Maker) -> None:
     report = am.check(tiered({f"{CACHE}.prefetch": 2}))
     assert report.passed
