@@ -202,7 +202,8 @@ class Gemm(_Local):
 @dataclass(frozen=True, slots=True)
 class Products(_Local):
     """`steps` kernels one after the other, each of `count` products C[m, n] = A[m, k] B[k, n]: the time steps of a
-    recurrent layer, the samples of an attention."""
+    recurrent layer, the samples of an attention. `accumulate`: added to what C holds, which is read for it; `added`:
+    further elements, over all steps, that the sum goes with. `output_dtype`: as in `Gemm`."""
 
     m: Array
     n: Array
@@ -210,31 +211,40 @@ class Products(_Local):
     count: Array
     steps: int
     dtype: Dtype
+    accumulate: bool = False
+    added: Array = field(default_factory=lambda: np.zeros(1))
+    output_dtype: Dtype | None = None
 
     def flops(self) -> Array:
         return 2.0 * self.m * self.n * self.k * self.count * self.steps
 
     def memory_bytes(self) -> dict[Tier, Array]:
-        elements = self.m * self.k + self.k * self.n + self.m * self.n
-        return {"hbm": elements * self.count * self.steps * itemsize(self.dtype)}
+        times = self.count * self.steps
+        written = self.m * self.n * times
+        read = (self.m * self.k + self.k * self.n) * times + self.added + (written if self.accumulate else 0.0)
+        return {"hbm": read * itemsize(self.dtype) + written * itemsize(self.output_dtype or self.dtype)}
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution(_Local):
     """A convolution as the product C[m, n] = A[m, k] B[k, n] that it amounts to. A is the input, of which a kernel
-    larger than one uses each element several times, but reads it from memory once: `moved` elements move there."""
+    larger than one uses each element several times, but reads it from memory once: `read` and `written` elements move.
+    `output_dtype`: as in `Gemm`."""
 
     m: Array
     n: Array
     k: Array
-    moved: Array
+    read: Array
+    written: Array
     dtype: Dtype
+    output_dtype: Dtype | None = None
 
     def flops(self) -> Array:
-        return 2.0 * self.m * self.n * self.k
+        """Whole, also where k is a mean over places of the input."""
+        return np.rint(2.0 * self.m * self.n * self.k)
 
     def memory_bytes(self) -> dict[Tier, Array]:
-        return {"hbm": self.moved * itemsize(self.dtype)}
+        return {"hbm": self.read * itemsize(self.dtype) + self.written * itemsize(self.output_dtype or self.dtype)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ def _in_chunks(
         prices = [alone(d, k) for d in crossed]
         return [Phase(p.latency, p.bandwidth) for p in prices]
 
-    found: Pipelined = optimal(phases) if chunks == "auto" else pipelined(phases, int(chunks or 1))
+    found: Pipelined = optimal(phases) if chunks == "auto" else pipelined(phases, float(chunks or 1))
     bound: str | Names = crossed[0].level
     for i, d in enumerate(crossed):
         bound = either(np.equal(found.busiest, i), d.level, bound)

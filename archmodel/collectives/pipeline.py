@@ -9,6 +9,13 @@ dimension d, all its phases there together,
 which is the time of the last chunk when no dimension but the busiest is ever waited for. T_d = a_d + b_d / k, latency
 and bytes: more chunks hide the bytes of all other dimensions and pay the busiest one's latency again and again. Of one
 dimension T = k a + b: cutting only costs.
+
+A dimension that has m chunks in flight at once starts the next while others wait out their latencies (an engine with a
+state machine for each chunk). By Little's law it takes one in every
+
+    x_d = max(b_d / k, T_d / m),        T = (k - 1) max_d x_d + sum_d T_d
+
+so m = 1 is the law above, and many in flight pay latencies once: T = sum_d (a_d + b_d / k) + (1 - 1/k) max_d b_d.
 """
 
 from __future__ import annotations
@@ -58,9 +65,10 @@ def check_chunks(chunks: Chunks) -> None:
         raise CollectiveError(f"chunks is {chunks!r}; write a whole number from 1 on, or 'auto'")
 
 
-def pipelined(phases_of: Callable[[Num], Sequence[Phase]], chunks: int) -> Pipelined:
-    """`chunks` equal chunks; `phases_of(k)` prices the phases of one of k."""
-    return _joined(phases_of(float(chunks)), float(chunks))
+def pipelined(phases_of: Callable[[Num], Sequence[Phase]], chunks: Num, in_flight: Num = 1.0) -> Pipelined:
+    """`chunks` equal chunks (1 or more, whole or not), `in_flight` of them at once in a dimension; `phases_of(k)`
+    prices the phases of one of k."""
+    return _joined(phases_of(chunks), chunks, in_flight)
 
 
 def optimal(phases_of: Callable[[Num], Sequence[Phase]]) -> Pipelined:
@@ -87,7 +95,7 @@ def optimal(phases_of: Callable[[Num], Sequence[Phase]]) -> Pipelined:
     return best
 
 
-def _joined(phases: Sequence[Phase], k: Num) -> Pipelined:
+def _joined(phases: Sequence[Phase], k: Num, in_flight: Num = 1.0) -> Pipelined:
     once: Num = 0.0
     latency: Num = 0.0
     longest: Num = -1.0
@@ -95,10 +103,11 @@ def _joined(phases: Sequence[Phase], k: Num) -> Pipelined:
     busiest: Num = 0
     for d, phase in enumerate(phases):
         once, latency = once + phase.total, latency + phase.latency
-        longer = np.greater(phase.total, longest)
+        interval = np.maximum(phase.bandwidth, phase.total / in_flight)
+        longer = np.greater(interval, longest)
         busiest = np.where(longer, d, busiest)
-        its_latency = np.where(longer, phase.latency, its_latency)
-        longest = np.maximum(longest, phase.total)
+        its_latency = np.where(longer, interval - phase.bandwidth, its_latency)
+        longest = np.maximum(longest, interval)
     return Pipelined(k, once + (k - 1.0) * longest, latency + (k - 1.0) * its_latency, busiest)
 
 

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from archmodel.collectives import endpoint_traffic as counting
+from archmodel.collectives.pipeline import Phase, pipelined
+from archmodel.collectives.schedule import over_dimensions
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.endpoint import Endpoint, Moves
 from archmodel.estimate.price import Machine, links_of_all_to_all, links_of_collective
 from archmodel.network.dimension import Dimension
 from archmodel.program import AllToAll, Collective
 from archmodel.quantities import Num, itemsize
+
+A_BYTE = 1.0
+"""The smallest chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +57,33 @@ def _links(work: Collective | AllToAll, machine: Machine, endpoint: Endpoint, ax
         return links_of_all_to_all(work, machine)
     if len(axes) < 2 or not any(level.axes for level in machine.topology.levels):
         return links_of_collective(work, machine)
-    return pipelined(work.kind, axes, _buffer(work), endpoint.chunk)
+    return in_chunks(work.kind, axes, _buffer(work), endpoint.chunk)
 
 
-def pipelined(kind: str, axes: tuple[Dimension, ...], buffer: Num, chunk: Num | None) -> Breakdown:
-    """A collective in ring phases over `axes`, inner to outer, its buffer of S bytes in chunks of c:
+def in_chunks(kind: str, axes: tuple[Dimension, ...], buffer: Num, chunk: Num | None) -> Breakdown:
+    """A collective in ring phases over `axes`, inner to outer, its buffer in chunks of `chunk` bytes (a byte at a time,
+    when left out): `archmodel.collectives.pipeline` with as many chunks in flight as cover all latencies. Rings run
+    both ways round at once."""
+    buffer = np.asarray(buffer, dtype=np.float64)
+    whole = over_dimensions(kind, buffer, axes)
+    count = np.maximum(buffer / (A_BYTE if chunk is None else np.asarray(chunk)), 1.0)
 
-        t = sum_p steps_p latency_p + sum_p x_p + (S - c)/c max_d (sum_{p on d} x_p),   x_p = sent_p(c) / bandwidth_d
+    def phases(k: Num) -> list[Phase]:
+        return [
+            Phase(
+                whole.steps[d.name] * np.asarray(d.latency), whole.sent[d.name] / k / np.asarray(d.both_ways_bandwidth)
+            )
+            for d in axes
+        ]
 
-    Phase p of one chunk runs beside other phases of others, so the busiest dimension sets the rate. Rings run both ways
-    round at once. Without chunks the bytes go through one by one, and only the last term is left.
-    """
-    latency: Num = 0.0
-    seconds_per_byte: dict[int, Num] = {}
-    for phase in counting.phases(kind, [axis.size for axis in axes]):
-        axis = axes[phase.dimension]
-        steps = (2 if phase.kind == "all_reduce" else 1) * (phase.size - 1)
-        sent = counting.ring(phase.kind, phase.size)[0] * phase.held
-        latency = latency + steps * np.asarray(axis.latency)
-        before = seconds_per_byte.get(phase.dimension, 0.0)
-        seconds_per_byte[phase.dimension] = before + sent / np.asarray(axis.both_ways_bandwidth)
-    slowest: Num = 0.0
-    path: Num = 0.0
-    for seconds in seconds_per_byte.values():
-        slowest, path = np.maximum(slowest, seconds), path + seconds
-    first = 0.0 if chunk is None else np.minimum(chunk, buffer)
-    carried = first * path + (buffer - first) * slowest
-    some = np.asarray(buffer) > 0
-    parts: dict[str, Num] = {"latency": np.where(some, latency, 0.0)}
-    levels = {"scale_up": 0.0 * carried, "scale_out": 0.0 * carried}
-    for d, seconds in seconds_per_byte.items():
-        bound = np.equal(seconds, slowest) & (levels["scale_up"] + levels["scale_out"] == 0.0)
-        levels[axes[d].level] = levels[axes[d].level] + np.where(bound, carried, 0.0)
-    return Breakdown({**parts, **{name: part for name, part in levels.items() if np.any(part)}})
+    found = pipelined(phases, count, np.inf)
+    some = buffer > 0
+    levels: dict[str, Num] = {}
+    for i, d in enumerate(axes):
+        carried = np.where(np.equal(found.busiest, i) & some, found.time - found.latency, 0.0)
+        levels[d.level] = levels.get(d.level, 0.0) + carried
+    latency = np.where(some, found.latency, 0.0)
+    return Breakdown({"latency": latency, **{name: part for name, part in levels.items() if np.any(part)}})
 
 
 def _buffer(work: Collective | AllToAll) -> Num:
@@ -121,8 +120,8 @@ def _path(work: Collective | AllToAll, axes: tuple[Dimension, ...], otherwise: N
     """Seconds for one byte through all phases, alone."""
     if isinstance(work, AllToAll) or len(axes) < 2:
         return otherwise
+    sent = over_dimensions(work.kind, 1.0, axes).sent
     total: Num = 0.0
-    for phase in counting.phases(work.kind, [axis.size for axis in axes]):
-        sent = counting.ring(phase.kind, phase.size)[0] * phase.held
-        total = total + sent / np.asarray(axes[phase.dimension].both_ways_bandwidth)
+    for d in axes:
+        total = total + sent[d.name] / np.asarray(d.both_ways_bandwidth)
     return total

@@ -89,8 +89,12 @@ def _(work: Gemm, machine: Machine) -> Breakdown:
 
 @price.register
 def _(work: Products, machine: Machine) -> Breakdown:
-    """One kernel after the other, each of `count` products."""
+    """One kernel after the other, each of `count` products; what sums start from streams beside the operands."""
     one = machine.device.gemm(work.m, work.n, work.k, work.dtype, batch=work.count, graph=machine.graph)
+    if work.accumulate or np.any(work.added):
+        bytes_ = work.memory_bytes()["hbm"] / work.steps
+        streamed = machine.device.stream(bytes_, dtype=work.dtype, graph=machine.graph)
+        one = one + Breakdown({"memory": np.maximum(streamed.total - np.asarray(one.total), 0.0)})
     return _launched(work, Breakdown({name: work.steps * seconds for name, seconds in one.parts.items()}))
 
 

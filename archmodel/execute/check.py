@@ -15,13 +15,15 @@ from archmodel.execute.batch import Samples, draw
 from archmodel.execute.compare import compare_buffers, compare_ops
 from archmodel.execute.coverage import tiling_problems
 from archmodel.execute.execute import Designed
+from archmodel.execute.listed.reference import ListedModel
 from archmodel.execute.machine import WireMode
 from archmodel.execute.parameters import Parameters, initial
 from archmodel.execute.reference import Inputs, Model
 from archmodel.execute.report import CheckReport, LayoutRow, TensorRow
 from archmodel.execute.run import Execution, run_plan
 from archmodel.execute.settings import Settings
-from archmodel.execute.shrink import Small, shrink
+from archmodel.execute.shrink import shrink
+from archmodel.execute.shrinking import Small, other_layouts
 from archmodel.execute.slopes import slopes
 from archmodel.parallel.counts import Observed
 from archmodel.parallel.lower import lower
@@ -29,12 +31,11 @@ from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import Plan
 from archmodel.program import Layout
 from archmodel.quantities import Array
+from archmodel.workloads.layered import Layered
 from archmodel.workloads.recommendation import Workload
 
 SAMPLED = 2
 """Random elements of each tensor whose gradients are compared with finite differences."""
-OTHER_LAYOUTS = (Layout(1, 1), Layout(1, 3), Layout(3, 2))
-"""Ranks that the design is run on besides its own; the last only for designs of several nodes."""
 ROUNDINGS = 4.0
 """Unit roundings of a parameter that three steps may leave on it."""
 ROW_CUT = ("row_wise", "table_row_wise", "grid_wise")
@@ -95,7 +96,7 @@ def check_plan(
         SAMPLED,
         seed,
     )
-    layouts = _layouts(small.placement.layout)
+    layouts = other_layouts(small.placement.layout)
     with_elements = sum(t.elements > 0 for t in tensors)
     return CheckReport(
         shrunk=small.notes,
@@ -157,7 +158,8 @@ def _execute(
 
 def _model(workload: Workload, plan: Plan, placement: Placement, start: Parameters, settings: Settings) -> Model:
     """The reference for a placement."""
-    return Model(
+    kind = ListedModel if isinstance(workload, Layered) else Model
+    return kind(
         workload=workload,
         tables=[values.copy() for values in start.tables],
         dense={name: values.copy() for name, values in start.dense.items()},
@@ -251,11 +253,6 @@ def _result_difference(execution: Execution, run: _Run, train: bool) -> float:
     if train:
         found += [relative(a, b) for a, b in zip(execution.losses[:, None], run.losses[:, None], strict=True)]
     return max(found)
-
-
-def _layouts(layout: Layout) -> list[Layout]:
-    others = OTHER_LAYOUTS if layout.nodes > 1 else OTHER_LAYOUTS[:-1]
-    return [other for other in others if other != layout]
 
 
 def _layout_row(

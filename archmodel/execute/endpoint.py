@@ -49,21 +49,61 @@ def all_reduce(
 
     `engine`: buffers are read once into the engine's memory and results written once from there.
     """
+    return _through("all_reduce", buffers, sizes, schedule, engine)
+
+
+def reduce_scatter(
+    buffers: Sequence[Array], sizes: Sequence[int], *, engine: bool = False
+) -> tuple[list[Array], Counted]:
+    """The block of the sum that each rank is left, and what it took; an engine writes that block only."""
+    held, counted = _through("reduce_scatter", buffers, sizes, "hierarchical", engine)
+    return [b[_own(rank, b.size, sizes)] for rank, b in enumerate(held)], counted
+
+
+def all_gather(blocks: Sequence[Array], sizes: Sequence[int], *, engine: bool = False) -> tuple[list[Array], Counted]:
+    """All equal blocks on every rank, as `reduce_scatter` left them; an engine reads a rank's own, which is in place,
+    and writes the others."""
+    total = sum(b.size for b in blocks)
+    buffers = [np.zeros(total) for _ in blocks]
+    for rank, block in enumerate(blocks):
+        buffers[rank][_own(rank, total, sizes)] = block
+    return _through("all_gather", buffers, sizes, "hierarchical", engine)
+
+
+def _spans(rank: int, size: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """What a rank works on: the whole buffer, its block of that along the first dimension, its block of this, ..."""
+    spans = [(0, size)]
+    for n in sizes:
+        if n > 1:
+            spans.append(_blocks(spans[-1], n)[rank % n])
+        rank //= n
+    return spans
+
+
+def _own(rank: int, size: int, sizes: Sequence[int]) -> slice:
+    return slice(*_spans(rank, size, sizes)[-1])
+
+
+def _through(
+    kind: str, buffers: Sequence[Array], sizes: Sequence[int], schedule: Schedule, engine: bool
+) -> tuple[list[Array], Counted]:
+    """All phases of a collective."""
     ranks = int(np.prod(sizes))
     if len(buffers) != ranks:
         raise ExecutionError(f"{len(buffers)} buffers for {ranks} ranks of {' x '.join(map(str, sizes))}")
     counted = Counted(ranks)
     memory = _Nothing() if engine else counted
     held = [np.asarray(b, dtype=np.float64).copy() for b in buffers]
-    spans = [[(0, b.size)] for b in buffers]  # what of the buffer a rank works on: a stack of [start, end)
-    many = ranks > 1
-    if engine and many:
-        counted.reads += [b.size for b in held]
-    for phase in phases("all_reduce", sizes, schedule):
+    gathers = kind == "all_gather"
+    spans = [_spans(r, b.size, sizes) if gathers else [(0, b.size)] for r, b in enumerate(held)]
+    if engine and ranks > 1:
+        own = np.array([_own(r, b.size, sizes).stop - _own(r, b.size, sizes).start for r, b in enumerate(held)])
+        whole = np.array([b.size for b in held])
+        counted.reads += own if gathers else whole
+        counted.writes += {"all_reduce": whole, "reduce_scatter": own, "all_gather": whole - own}[kind]
+    for phase in phases(kind, sizes, schedule):
         for row in rows_of(sizes, phase.dimension):
             _PHASES[phase.kind](row, held, spans, counted, memory)
-    if engine and many:
-        counted.writes += [b.size for b in held]
     return held, counted
 
 

@@ -10,10 +10,12 @@ from archmodel.execute.collectives import all_to_all
 from archmodel.execute.embedding import Bags, joined
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.functions import route_scope
+from archmodel.execute.listed.exchange import parts_of, vectors
 from archmodel.execute.machine import NOTHING, Machine
 from archmodel.execute.network import Payload
 from archmodel.program import Op
 from archmodel.quantities import Array, itemsize
+from archmodel.workloads.layers import DENSE_INPUT, Exchange
 
 Messages = dict[tuple[int, int], list[tuple[Payload, str]]]
 
@@ -100,6 +102,36 @@ def columns_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
         for name in pooled:
             rank.write(name, tables)
         rank.write(bottom, rest if target == machine.program.bottom_rank else np.zeros(NOTHING))
+
+
+def listed_exchange(machine: Machine, op: Op, layer: Exchange) -> None:
+    """Vectors of unlisted tables: of every rank's samples each owner has an equal part, and sends it; backward the same
+    parts of the gradient go back to their owners."""
+    forward_way = op.phase == "forward"
+    members = list(machine.layout_ranks)
+    parts: dict[int, Sequence[Array]] = {}
+    for rank in machine.ranks:
+        size = parts_of(machine, layer, rank.index)
+        mine = vectors(rank.look(DENSE_INPUT), layer.width) if forward_way else rank.look(op.reads[0])
+        whole = mine.ravel()
+        parts[rank.index] = [whole[j * size : (j + 1) * size] for j in members]
+    dtype = _wire(machine, forward_way)
+    messages: Messages = {}
+    for samples_of in members:
+        for owner in members:
+            pair = (owner, samples_of) if forward_way else (samples_of, owner)
+            messages[pair] = [(parts[samples_of][owner], dtype)]
+    received = all_to_all(machine.network, members, messages)
+    _count_memory(machine, messages)
+    for target in members:
+        arrived = np.concatenate([_numbers(received[source, target][0]) for source in members])
+        values = arrived.reshape(machine.local_batch[target], layer.width) if forward_way else arrived
+        machine.ranks[target].place(op.writes[0], values)
+
+
+def _wire(machine: Machine, forward_way: bool) -> str:
+    wires = machine.plan.wires
+    return wires.lookup_forward if forward_way else wires.lookup_backward
 
 
 def _numbers(payload: Payload) -> Array:

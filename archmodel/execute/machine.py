@@ -26,7 +26,7 @@ from archmodel.parallel.placement import ROUTES, Placement, Scope
 from archmodel.parallel.plan import Plan
 from archmodel.program import Program
 from archmodel.quantities import Array, itemsize
-from archmodel.workloads.layers import DENSE_INPUT, EMBEDDINGS
+from archmodel.workloads.layers import DENSE_INPUT, EMBEDDINGS, Listed
 
 WireMode = Literal["exact", "planned"]
 NOTHING = (0, 0)
@@ -141,6 +141,8 @@ class Machine:
     train: bool
     settings: Settings
     wires: WireMode
+    layers: dict[str, Listed] = field(default_factory=dict)
+    """Listed layers by name; none for models that are not lists."""
     ranks: list[Rank] = field(default_factory=list)
     traffic: Traffic = field(init=False)
     op: str = ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from archmodel.quantities import Array
-from archmodel.workloads.layers import Linear, LowRankCross
+from archmodel.workloads.layers import Attention, Linear, Listed, LowRankCross, Lstm
 from archmodel.workloads.recommendation import Workload
 
 _TABLE, _DENSE = 4, 5
@@ -50,6 +50,24 @@ def shapes(workload: Workload) -> dict[str, tuple[int, ...]]:
             result[f"{layer.name}.down"] = (layer.rank, layer.features)
             result[f"{layer.name}.up"] = (layer.features, layer.rank)
             result[f"{layer.name}.bias"] = (layer.features,)
+        elif isinstance(layer, Listed):
+            result |= {f"{layer.name}.{part}": shape for part, shape in layer.shapes.items()}
+    return result
+
+
+GATED_SCALE = 3.0
+"""Scale of the weights of LSTMs and attention: their gates have slopes of about a quarter, and stacks of them would
+pass nothing on."""
+
+
+def scales(workload: Workload) -> dict[str, float]:
+    """Standard deviations of a listed layer's parameters, by name; of others `initial` knows."""
+    result: dict[str, float] = {}
+    for layer in workload.layers():
+        if isinstance(layer, Listed):
+            times = GATED_SCALE if isinstance(layer, Lstm | Attention) else 1.0
+            for part, shape in layer.shapes.items():
+                result[f"{layer.name}.{part}"] = times / np.sqrt(shape[-1]) if part != "bias" else 0.1
     return result
 
 
@@ -61,8 +79,9 @@ def initial(workload: Workload, seed: int) -> Parameters:
         shape = (int(tables.num_embeddings[t]), int(tables.embedding_dim[t]))
         scale = 0.5 / np.sqrt(max(float(tables.pooling_factor[t]), 1.0))
         rows.append(np.random.default_rng([seed, _TABLE, t]).normal(0.0, scale, shape))
-    dense = {}
+    dense, listed = {}, scales(workload)
     for i, (name, size) in enumerate(shapes(workload).items()):
         rng = np.random.default_rng([seed, _DENSE, i])
-        dense[name] = rng.normal(0.0, np.sqrt(2.0 / size[-1]) if len(size) > 1 else 0.1, size)
+        scale = listed.get(name, np.sqrt(2.0 / size[-1]) if len(size) > 1 else 0.1)
+        dense[name] = rng.normal(0.0, scale, size)
     return Parameters(tuple(rows), dense)

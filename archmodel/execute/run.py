@@ -9,17 +9,20 @@ from functools import singledispatch
 import numpy as np
 
 from archmodel.errors import suggestion
-from archmodel.execute import collectives
+from archmodel.execute import collectives, listed
 from archmodel.execute.arithmetic import Tally, plain
 from archmodel.execute.batch import Samples, draw
 from archmodel.execute.coverage import tiling_problems
 from archmodel.execute.embedding import Bags, fetch, lookup, probe, scatter_add, update, write_back
 from archmodel.execute.errors import ExecutionError
-from archmodel.execute.exchange import EXCHANGES
+from archmodel.execute.exchange import EXCHANGES, listed_exchange
 from archmodel.execute.formats import FORMATS
 from archmodel.execute.functions import FUNCTIONS, bags_for, route_scope
+from archmodel.execute.gather import gather
+from archmodel.execute.listed import operation_of
 from archmodel.execute.machine import Machine, Rank, WireMode
 from archmodel.execute.parameters import Parameters, digest, initial
+from archmodel.execute.queue import Queue
 from archmodel.execute.settings import Settings
 from archmodel.execute.traffic import Traffic
 from archmodel.parallel.inputs import HOST_FLOAT, SPARSE_FEATURES, tables_with_lengths
@@ -43,7 +46,7 @@ from archmodel.program import (
     RowMove,
 )
 from archmodel.quantities import Array, itemsize
-from archmodel.workloads.layers import EMBEDDINGS
+from archmodel.workloads.layers import EMBEDDINGS, Exchange
 from archmodel.workloads.recommendation import Workload
 
 
@@ -172,7 +175,10 @@ def _(work: HostCopy, op: Op, machine: Machine) -> None:
 
 @run.register
 def _(work: AllToAll, op: Op, machine: Machine) -> None:
-    what = op.name.split(".", 1)[-1]
+    name, _, what = op.name.partition(".")
+    if isinstance(layer := machine.layers.get(name), Exchange):
+        listed_exchange(machine, op, layer)
+        return
     if what not in EXCHANGES:
         raise ExecutionError(f"{op.name}: the executor does not know what it carries; {suggestion(what, EXCHANGES)}")
     for members in machine.program.layout.members(work.group).tolist():
@@ -221,13 +227,15 @@ def _write_collective(work: Collective, op: Op, machine: Machine, r: int, inputs
 class Execution:
     """What a run left. `losses` (steps,) are means over the global batch before each step (NaN without labels);
     `predictions` (steps, global_batch) click probabilities; `embeddings` (global_batch, width) the pooled vectors
-    of the first step, tables side by side; `traffic` one per step."""
+    of the first step, tables side by side; `traffic` one per step. Of a list of layers `predictions` are means of the
+    outputs that nothing takes. `order`: collectives as the network took them, (step that issued it, op)."""
 
     losses: Array
     predictions: Array
     embeddings: Array
     parameters: Parameters
     traffic: tuple[Traffic, ...]
+    order: tuple[tuple[int, str], ...] = ()
 
     @property
     def digest(self) -> str:
@@ -256,8 +264,6 @@ def run_plan(
     """
     if problems := tiling_problems(placement):
         raise ExecutionError("; ".join(problems))
-    if plan.collective_order == "lifo":  # the same steps in the order of one iteration, which a run must end with
-        plan, program = plan.model_copy(update={"collective_order": "fifo"}), None
     program = program or lower(workload, plan, placement)
     train = workload.mode == "train"
     _check_wires(plan, wires)
@@ -266,13 +272,17 @@ def run_plan(
     if len(batches) != steps or steps < 1:
         raise ExecutionError(f"{steps} steps need as many batches, at least one; {len(batches)} were given")
     _check_batches(batches, placement, program)
-    machine = Machine(program, placement, plan, train, settings or Settings(), wires)
+    layers = listed.layers_by_name(workload.layers())
+    machine = Machine(program, placement, plan, train, settings or Settings(), wires, layers)
     machine.fill(parameters or initial(workload, seed))
     traffic = tuple(Traffic(program.ranks) for _ in batches)
     losses, predictions, embeddings = [], [], []
+    network = Queue(machine, traffic, do, lifo=train and plan.collective_order == "lifo")
     depth = max(placement.prefetch, 1) if plan.prefetch_input else 0
     inputs = [op for op in program.ops if depth and _is_ahead(op, placement)]
     early = {op.name for op in inputs}
+    first_backward = next((i for i, op in enumerate(program.ops) if op.phase == "backward"), len(program.ops))
+    ahead = [op for op in program.ops[:first_backward] if op.phase == "update"]
     for k in range(min(depth, len(batches))):
         _fetch(machine, inputs, batches[k], traffic[k], k + 1)
     if depth:
@@ -280,20 +290,43 @@ def run_plan(
     for i, batch in enumerate(batches):
         machine.take(batch, traffic[i])
         machine.begin()
-        for op in program.ops:
-            if op.name not in early:
-                do(op, machine)
+        listed.begin(machine)
+        for at, op in enumerate(program.ops):
+            if at == first_backward:
+                listed.begin_backward(machine)
+            if at < first_backward and op.phase == "update":
+                if i:
+                    _step_late(op, machine, network, traffic, i)
+            elif op.name not in early:
+                network.do(op, i)
             elif i + depth < len(batches):
                 _fetch(machine, [op], batches[i + depth], traffic[i + depth], depth)
                 machine.take(batch, traffic[i])
+        if train:
+            listed.end_backward(machine)
         machine.turn()
-        losses.append(_loss(machine, batch))
-        predictions.append(np.concatenate([rank.look("loss")[:, 0] for rank in machine.ranks]))
+        loss, found = _result(machine, batch)
+        losses.append(loss)
+        predictions.append(found)
         if i == 0:
             embeddings = [rank.look(EMBEDDINGS) for rank in machine.ranks]
+    for op in ahead:
+        _step_late(op, machine, network, traffic, len(batches))
+    network.drain()
     if not machine.network.quiet:
         raise ExecutionError("a message was sent that nobody took")
-    return Execution(np.array(losses), np.stack(predictions), np.concatenate(embeddings), gather(machine), traffic)
+    parameters = gather(machine)
+    order = tuple(network.order)
+    return Execution(np.array(losses), np.stack(predictions), np.concatenate(embeddings), parameters, traffic, order)
+
+
+def _step_late(op: Op, machine: Machine, network: Queue, traffic: Sequence[Traffic], i: int) -> None:
+    """In iteration `i`, step weights by the gradients of the one before, in whose counts it belongs."""
+    now, step = machine.traffic, machine.step
+    network.settle(op)
+    machine.traffic, machine.step = traffic[i - 1], i
+    do(op, machine)
+    machine.traffic, machine.step = now, step
 
 
 def _check_wires(plan: Plan, wires: str) -> None:
@@ -312,7 +345,12 @@ def do(op: Op, machine: Machine) -> None:
     machine.op = op.name
     for rank in machine.ranks:
         rank.tally = Tally()
-    run(op.work, op, machine)
+    if found := operation_of(op, machine):
+        operation, layer = found
+        for rank in machine.ranks:
+            operation(rank, layer, op)
+    else:
+        run(op.work, op, machine)
     for rank in machine.ranks:
         machine.traffic.operate(op.name, rank.index, rank.tally.operations)
 
@@ -357,49 +395,14 @@ def _check_batches(batches: Sequence[Samples], placement: Placement, program: Pr
                 raise ExecutionError(f"batch {b}: a row id of table {name} is outside its {rows[t]} rows")
 
 
-def _loss(machine: Machine, batch: Samples) -> float:
-    """Mean of log(1 + exp(z)) - label z over the global batch."""
+def _result(machine: Machine, batch: Samples) -> tuple[float, Array]:
+    """Mean loss over the global batch (of a recommendation model: of log(1 + exp(z)) - label z), and predictions."""
+    if machine.layers:
+        loss, predictions = listed.losses(machine, batch.labels)
+        return (loss if machine.train else float("nan")), predictions
+    predictions = np.concatenate([rank.look("loss")[:, 0] for rank in machine.ranks])
     if not machine.train:
-        return float("nan")
+        return float("nan"), predictions
     logit = machine.program.op("loss.forward").reads[0]
     z = np.concatenate([rank.look(logit)[:, 0] for rank in machine.ranks])
-    return float(np.mean(np.logaddexp(0.0, z) - batch.labels * z))
-
-
-def gather(machine: Machine) -> Parameters:
-    """Whole tables and dense parameters. Every element must be held exactly once, and replicas must be bit-equal."""
-    tables = machine.placement.tables
-    whole = [
-        np.full((int(r), int(d)), np.nan) for r, d in zip(tables.num_embeddings, tables.embedding_dim, strict=True)
-    ]
-    holders = [np.zeros(values.shape, dtype=np.int64) for values in whole]
-    for rank in machine.ranks:
-        for shards in rank.shards.values():
-            for shard in shards:
-                if shard.cache is not None and machine.train:
-                    shard.cache.settle()
-    first = machine.ranks[0]
-    dense = [n for n, buffer in machine.program.buffers.items() if buffer.role == "parameter" and n in first.values]
-    held = {name: machine.ranks[machine.holders(name)[0]].values[name] for name in dense}
-    for rank in machine.ranks:
-        for name in dense:
-            if rank.index in machine.holders(name):
-                _same(rank.values[name], held[name], name, rank.index)
-        for shard, copy in zip(rank.shards["replica"], first.shards["replica"], strict=True):
-            _same(shard.weights, copy.weights, tables.names[shard.table], rank.index)
-        owned = [s for scope, shards in rank.shards.items() if scope != "replica" or rank is first for s in shards]
-        for shard in owned:
-            where = (slice(shard.row_start, shard.row_end), slice(shard.column_start, shard.column_end))
-            whole[shard.table][where] = shard.weights
-            holders[shard.table][where] += 1
-    for t, count in enumerate(holders):
-        if (count != 1).any():
-            raise ExecutionError(
-                f"table {tables.names[t]}: {int((count != 1).sum())} elements are not held exactly once"
-            )
-    return Parameters(tuple(whole), held)
-
-
-def _same(a: Array, b: Array, name: str, rank: int) -> None:
-    if not np.array_equal(a, b, equal_nan=True):
-        raise ExecutionError(f"{name} on rank {rank} has drifted from its copy on rank 0")
+    return float(np.mean(np.logaddexp(0.0, z) - batch.labels * z)), predictions

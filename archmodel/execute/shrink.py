@@ -8,21 +8,18 @@ one rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from archmodel.execute.errors import ExecutionError
+from archmodel.execute.shrinking import ROOM, Small, changed, layouts_line, narrowed, small_layout
 from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import BottomMlpPlan, CachePlan, CacheSize, Plan, TablePlan, TablesPlan
 from archmodel.parallel.resolve import resolve
 from archmodel.program import Layout
+from archmodel.workloads.layered import Layered
 from archmodel.workloads.recommendation import Recommendation, Workload
 from archmodel.workloads.tables import TableGroup
 
-MOST_RANKS = 8
 MOST_TABLES = 24
 MOST_ROWS = 1000
 MOST_POOLING = 32
@@ -32,28 +29,16 @@ LEAST_CACHED = 4
 MOST_WAYS = 4
 MOST_PAGE = 512.0
 """Bytes of a page."""
-KEPT_WIDTH = 16
-"""Widths up to this stay as they are."""
 SAMPLES = 48
 """Samples of the shrunk batch, at least."""
-ROOM = 1e18
-"""Bytes of every tier per rank while the shrunk plan is placed: tiers are carried over, not chosen."""
-
-
-@dataclass(frozen=True)
-class Small:
-    """A design that can be run. `notes`: what was changed, a line each."""
-
-    workload: Workload
-    plan: Plan
-    placement: Placement
-    notes: tuple[str, ...]
-    place: Callable[[Layout], tuple[Plan, Placement]]
-    """The same kinds of shards on another layout."""
 
 
 def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
     """The small design. Raises ExecutionError for workloads that it cannot cut."""
+    if isinstance(workload, Layered):
+        from archmodel.execute.listed.shrink import shrink_listed
+
+        return shrink_listed(workload, plan, placement)
     if not isinstance(workload, Recommendation):
         raise ExecutionError(f"workloads of kind {getattr(workload, 'kind', '?')} cannot be shrunk and checked")
     layout = small_layout(placement.layout)
@@ -72,7 +57,7 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
         for t in chosen
     }
     batch = _batch(workload.global_batch, placement.layout.ranks, layout.ranks)
-    small = _changed(
+    small = changed(
         workload,
         tables=groups,
         global_batch=batch,
@@ -103,15 +88,14 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
             for t in chosen
         }
         alone = plan.bottom_mlp.rank
-        smaller = _changed(
+        smaller = changed(
             plan,
             tables=TablesPlan(assign=assign),
             gradient_bucket=bucket,
             memory_reserve=0.0,
-            collective_order="fifo",  # when collectives run changes no result, and lifo ends an iteration early
             bottom_mlp=BottomMlpPlan(rank=None if alone is None else min(alone, on.ranks - 1)),
         )
-        return smaller, resolve(smaller, small.table_arrays, on, batch, dict.fromkeys(placement.tiers, ROOM))
+        return smaller, resolve(smaller, small.table_arrays, on, batch, dict.fromkeys(placement.tiers, ROOM["hbm"]))
 
     small_plan, small_placement = place(layout)
     notes = _notes(workload, small, placement.layout, layout, rows, pooling)
@@ -119,16 +103,6 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
         sizes = f"at least {LEAST_CACHED} rows, in sets of at most {MOST_WAYS}, pages of at most {MOST_PAGE:.0f} B"
         notes = (*notes, f"caches: the same share of the rows of their tables, {sizes}")
     return Small(small, small_plan, small_placement, notes, place)
-
-
-def small_layout(layout: Layout) -> Layout:
-    """At most MOST_RANKS ranks; several nodes stay several, small nodes stay whole."""
-    if layout.ranks <= MOST_RANKS:
-        return layout
-    if layout.nodes == 1:
-        return Layout(1, MOST_RANKS)
-    local = min(layout.local_size, MOST_RANKS // 2)
-    return Layout(min(layout.nodes, MOST_RANKS // local), local)
 
 
 def chosen_tables(placement: Placement) -> list[int]:
@@ -161,19 +135,6 @@ def table_class(placement: Placement, t: int) -> tuple[object, ...]:
         pooling == 0,
         pooling % 1 == 0,
     )
-
-
-def narrowed(widths: Iterable[int]) -> dict[int, int]:
-    """Small widths for large: those up to KEPT_WIDTH stay, larger ones keep their order and remainder by four."""
-    result: dict[int, int] = {}
-    last = KEPT_WIDTH
-    for width in sorted(set(widths)):
-        if width <= KEPT_WIDTH:
-            result[width] = width
-            continue
-        last += 1 + (width - last - 1) % 4
-        result[width] = last
-    return result
 
 
 def _widths(workload: Recommendation) -> list[int]:
@@ -221,12 +182,6 @@ def _pieces(sharding: str, pieces: int, table: TableGroup, layout: Layout) -> in
     return min(pieces, most[sharding], int(np.min(table.embedding_dim)))
 
 
-def _changed(model: Any, **changes: Any) -> Any:
-    """A validated copy of a pydantic model with fields changed."""
-    kept = {name: getattr(model, name) for name in type(model).model_fields}
-    return type(model).model_validate(kept | changes)
-
-
 def _notes(
     before: Recommendation,
     after: Recommendation,
@@ -237,9 +192,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """What was made smaller."""
     tables = before.table_arrays
-    notes = []
-    if old != new:
-        notes.append(f"ranks: {_nodes(old)} -> {_nodes(new)}")
+    notes = layouts_line(old, new)
     if len(tables) != len(rows):
         notes.append(f"tables: {len(tables):,} -> {len(rows)}, with one at least of every class of table")
     if any(tables.num_embeddings[t] != r for t, r in rows.items()):
@@ -248,17 +201,13 @@ def _notes(
         notes.append(f"pooling factors: at most {MOST_POOLING}")
     if before.global_batch != after.global_batch:
         notes.append(f"global batch: {before.global_batch:,} -> {after.global_batch}")
-    changed = {a: b for a, b in narrowed(_widths(before)).items() if a != b}
-    if changed:
+    smaller = {a: b for a, b in narrowed(_widths(before)).items() if a != b}
+    if smaller:
         notes.append(
             "widths: "
-            + ", ".join(f"{a:,} -> {b}" for a, b in list(changed.items())[:8])
-            + (", ..." if len(changed) > 8 else "")
+            + ", ".join(f"{a:,} -> {b}" for a, b in list(smaller.items())[:8])
+            + (", ..." if len(smaller) > 8 else "")
         )
     if getattr(before, "cross_layers", 0) != getattr(after, "cross_layers", 0):
         notes.append(f"cross layers: {before.cross_layers} -> {after.cross_layers}")  # type: ignore[attr-defined]
     return tuple(notes) or ("nothing: the design is small enough to run as it is",)
-
-
-def _nodes(layout: Layout) -> str:
-    return f"{layout.ranks} ({layout.nodes} node{'s' if layout.nodes > 1 else ''} of {layout.local_size})"

@@ -12,14 +12,22 @@ from __future__ import annotations
 from archmodel.parallel import host, layered  # noqa: F401  (registers the lowering of listed layers)
 from archmodel.parallel.bottom import around_embeddings, bottom_of, reading_exchanged
 from archmodel.parallel.counts import Counts, Expected
-from archmodel.parallel.dense import GradientBuckets, UpdatesAhead, backward, declare_parameters, forward, mask
+from archmodel.parallel.dense import (
+    GradientBuckets,
+    UpdatesAhead,
+    backward,
+    declare_parameters,
+    forward,
+    gradient,
+    mask,
+)
 from archmodel.parallel.emit import Emitter
 from archmodel.parallel.inputs import copy_inputs, declare_inputs
 from archmodel.parallel.placement import Placement, split_evenly
 from archmodel.parallel.plan import Plan
 from archmodel.parallel.sparse import SparseLowering
 from archmodel.program import Program
-from archmodel.workloads.layers import EMBEDDINGS, Linear
+from archmodel.workloads.layers import EMBEDDINGS, Linear, unread
 from archmodel.workloads.recommendation import Workload
 
 
@@ -74,6 +82,8 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     if not train:
         return e.program(bottom_rank)
 
+    for name in unread(layers):  # given to the backward pass: the loss of a list of layers is no op
+        e.buffer(gradient(name), "activation", e.buffers[name].elements, plan.precision.compute)
     relu_outputs = {x.output for x in layers if isinstance(x, Linear) and x.relu}
     for layer in reversed(after):
         backward(layer, e, relu_outputs)

@@ -136,6 +136,8 @@ class Layered(Workload):
         for name, spec in self.layer_list.items():
             if "." in name or name == INPUT:
                 raise ValueError(f"a layer cannot be called {name!r}")
+            if len(set(spec.after or ())) < len(spec.after or ()):
+                raise ValueError(f"{name} reads a layer twice; write it once")
             for read in spec.after or ():
                 if read not in known:
                     raise ValueError(f"{name} reads {read!r}, which no layer before it is; {suggestion(read, known)}")

@@ -3,7 +3,9 @@ them. FLOPs count a multiply and an add as two, forward pass only, per sample.""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isqrt, prod
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,33 @@ class Conv:
         return sum(self.weights.values())
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each parameter: a row of the weight for each channel of the output, over (row, column, channel)."""
+        bias = {"bias": (self.out_channels,)} if self.bias else {}
+        return {"weight": (self.out_channels, self.kernel**2 * self.in_channels), **bias}
+
+    @property
+    def stride(self) -> int:
+        """Places of input for one of output, along a side."""
+        return isqrt(self.in_positions // self.positions)
+
+    @property
     def flops_per_sample(self) -> int:
         return 2 * self.positions * self.kernel**2 * self.in_channels * self.out_channels
 
     @property
     def out_features(self) -> int:
         return self.positions * self.out_channels
+
+    @property
+    def out_shape(self) -> tuple[int, int]:
+        """(places, channels) of the output."""
+        return self.positions, self.out_channels
+
+    @property
+    def takes(self) -> tuple[tuple[tuple[str, ...], tuple[int, int]], ...]:
+        """What it reads: tensors, and the (places, channels) that they are joined to."""
+        return ((self.inputs, (self.in_positions, self.in_channels)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +190,27 @@ class Lstm:
     @property
     def weights(self) -> dict[str, int]:
         """Elements of each parameter."""
-        gates = 4 * self.hidden * self.directions
-        return {"input": gates * self.in_features, "recurrent": gates * self.hidden, "bias": gates}
+        return {name: prod(shape) for name, shape in self.shapes.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each parameter; gates in the order i, f, g, o, directions outermost."""
+        gates = 4 * self.hidden
+        return {
+            "input": (self.directions * gates, self.in_features),
+            "recurrent": (self.directions, gates, self.hidden),
+            "bias": (self.directions * gates,),
+        }
+
+    @property
+    def out_shape(self) -> tuple[int, int]:
+        """(places, channels) of the output."""
+        return self.steps, self.hidden * self.directions
+
+    @property
+    def takes(self) -> tuple[tuple[tuple[str, ...], tuple[int, int]], ...]:
+        """What it reads: tensors, and the (places, channels) that they are joined to."""
+        return ((self.inputs, (self.steps, self.in_features)),)
 
     @property
     def parameters(self) -> int:
@@ -207,7 +249,23 @@ class Attention:
     @property
     def weights(self) -> dict[str, int]:
         """Elements of each parameter."""
-        return {"query": self.width**2, "key": self.width**2, "score": self.width}
+        return {name: prod(shape) for name, shape in self.shapes.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each parameter."""
+        return {"query": (self.width, self.width), "key": (self.width, self.width), "score": (self.width,)}
+
+    @property
+    def out_shape(self) -> tuple[int, int]:
+        """(places, channels) of the output."""
+        return self.queries, self.width
+
+    @property
+    def takes(self) -> tuple[tuple[tuple[str, ...], tuple[int, int]], ...]:
+        """Queries from the first tensor that it reads, keys from the others (from the same, if there is one)."""
+        keys = self.inputs[1:] or self.inputs
+        return ((self.inputs[:1], (self.queries, self.width)), (keys, (self.keys, self.width)))
 
     @property
     def parameters(self) -> int:
@@ -244,8 +302,23 @@ class Lookup:
         return {"weight": self.rows * self.width}
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each parameter."""
+        return {"weight": (self.rows, self.width)}
+
+    @property
     def parameters(self) -> int:
         return self.rows * self.width
+
+    @property
+    def out_shape(self) -> tuple[int, int]:
+        """(places, channels) of the output."""
+        return self.tokens, self.width
+
+    @property
+    def takes(self) -> tuple[tuple[tuple[str, ...], tuple[int, int]], ...]:
+        """Nothing that a gradient goes back to."""
+        return ()
 
     @property
     def out_features(self) -> int:
@@ -274,8 +347,23 @@ class Exchange:
         return {}
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """None."""
+        return {}
+
+    @property
     def out_features(self) -> int:
         return self.width
+
+    @property
+    def out_shape(self) -> tuple[int, int]:
+        """(places, channels) of the output."""
+        return 1, self.width
+
+    @property
+    def takes(self) -> tuple[tuple[tuple[str, ...], tuple[int, int]], ...]:
+        """Nothing that a gradient goes back to: its vectors come from tables that are not listed."""
+        return ()
 
 
 Listed = Conv | Lstm | Attention | Lookup | Exchange
@@ -283,3 +371,16 @@ Listed = Conv | Lstm | Attention | Lookup | Exchange
 Layer = Linear | Dot | Concatenate | LowRankCross | BinaryCrossEntropy | Listed
 DENSE_INPUT = "dense_features"
 EMBEDDINGS = "embeddings"
+
+
+def shares(widths: Sequence[int], needed: int) -> list[int]:
+    """Elements per sample that a layer moves for each tensor that it reads, `widths` wide, when it needs `needed` in
+    all: side by side each moves its own; else, added up or brought to size, each as many as are needed."""
+    return list(widths) if sum(widths) == needed else [needed] * len(widths)
+
+
+def unread(layers: Sequence[Layer]) -> list[str]:
+    """Outputs of listed layers that no layer takes, in forward order: where gradients start."""
+    listed = [layer for layer in layers if isinstance(layer, Listed)]
+    taken = {name for layer in listed for names, _ in layer.takes for name in names}
+    return [layer.output for layer in listed if layer.output not in taken]

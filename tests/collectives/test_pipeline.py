@@ -33,6 +33,34 @@ def test_the_bracket(dims: list[tuple[float, float]], k: int) -> None:
     assert time >= k * max(totals) * (1 - 1e-12)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1e-3, 1.0), st.floats(1e-3, 1.0), st.integers(1, 40), st.integers(1, 12))
+def test_chunks_in_flight_by_simulation(latency: float, each: float, chunks: int, in_flight: int) -> None:
+    """One dimension that serves bytes one chunk at a time and has room for so many: chunk j starts when the bytes of
+    the one before it are through and chunk j - m is done. By Little's law no faster; what the simulation saves by
+    starting with all rooms free is less than the time of one chunk."""
+    done: list[float] = []
+    sent = 0.0
+    for j in range(chunks):
+        start = max(sent, done[j - in_flight] if j >= in_flight else 0.0)
+        sent = start + each
+        done.append(sent + latency)
+    law = float(pipelined(lambda k: [Phase(latency, each)], chunks, in_flight).time)
+    assert done[-1] <= law * (1 + 1e-12)
+    assert law <= done[-1] + latency + each
+    if in_flight == 1 or in_flight * each >= latency + each:
+        assert law == pytest.approx(done[-1], rel=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(dimensions, st.integers(1, 4096), st.integers(1, 64))
+def test_more_in_flight_is_never_slower(dims: list[tuple[float, float]], k: int, m: int) -> None:
+    one, some, many = (float(pipelined(phases(dims), k, n).time) for n in (1, m, np.inf))
+    assert many * (1 - 1e-12) <= some <= one * (1 + 1e-12)
+    latency, each, most = (sum(a for a, _ in dims), sum(b for _, b in dims), max(b for _, b in dims))
+    assert many == pytest.approx(latency + each / k + (1 - 1 / k) * most, rel=1e-9, abs=1e-15)
+
+
 @settings(max_examples=100, deadline=None)
 @given(dimensions)
 def test_the_best_number_is_the_best_of_all(dims: list[tuple[float, float]]) -> None:

@@ -53,7 +53,7 @@ def test_equations_become_math_and_code_stays_code(equations: ModuleType) -> Non
     ]
     made = equations.restructured(text)
     assert ".. math::" in made and "   t = a + b" in made
-    assert "::" in made and "   answer = am.estimate(d)" in made
+    assert "::" in made and "   answer = am.estimate(design)" in made
     assert made[-1] == r"``x`` \*is\* a\_."
 
 

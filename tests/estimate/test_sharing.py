@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from archmodel import catalogue, estimate, load
 from archmodel.components.endpoint import Ideal
-from archmodel.errors import ArchmodelError
 from archmodel.estimate.contention import makespan, shares, simulate_point
 from archmodel.estimate.sharing import Shared, simulate
 from archmodel.estimate.timeline import run
@@ -101,6 +100,39 @@ def test_last_in_first_out():
     assert starts[True] == pytest.approx([1, 11, 6])
 
 
+def data_parallel(layers):
+    """Forward, backward, one all-reduce for each layer's gradient, weights stepped before they are read."""
+    ops = []
+    for i in range(layers):
+        ops += [kernel(f"step{i}", (f"g{i}",), (f"w{i}",)), kernel(f"f{i}", (f"w{i}", f"x{i}"), (f"x{i + 1}",))]
+    for i in reversed(range(layers)):
+        ops += [kernel(f"b{i}", (f"x{i}",), (f"g{i}",)), collective(f"r{i}", (f"g{i}",), (f"g{i}",))]
+    return program(*ops)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    layers=st.integers(2, 7), forward=st.floats(0.1, 5.0), backward=st.floats(0.01, 1.0), longer=st.floats(1.01, 8.0)
+)
+def test_the_period_of_data_parallel_layers_in_closed_form(layers, forward, backward, longer):
+    """n layers; an all-reduce r takes longer than the rest of the backward pass, (n - 1) b. The first runs under
+    that. In order of issue the first layer's comes last, and the next forward pass waits for all of them,
+
+        n f + b + n r.
+
+    Last in, first out, the first layer's runs second, and each of the others under the forward pass of the one before:
+
+        b + 2 r + (n - 2) max(f, r) + 2 f.
+    """
+    n, f, b = layers, forward, backward
+    r = longer * (n - 1) * b
+    p = data_parallel(n)
+    times = Shared(tuple(np.array([{"s": 0.0, "f": f, "b": b, "r": r}[op.name[0]]]) for op in p.ops))
+    in_order, last_first = (simulate(p, times, lifo=lifo) for lifo in (False, True))
+    assert float(in_order.period) == pytest.approx(n * f + b + n * r, rel=1e-9)
+    assert float(last_first.period) == pytest.approx(b + 2 * r + (n - 2) * max(f, r) + 2 * f, rel=1e-9)
+
+
 def test_lifo_needs_the_first_layer_first():
     """What the next forward pass needs first is reduced first: never slower here, and faster for GNMT."""
     design = load(catalogue.find("gnmt_torus3d_4x4x4"))
@@ -183,18 +215,3 @@ def test_an_engine_draws_its_power_while_it_works():
     assert answer.energy.parts["endpoints"] == pytest.approx(4.26 * 64 * working)
     none = estimate(design.with_({"system.node.endpoint": {"kind": "ideal"}}))
     assert "endpoints" not in none.energy.parts
-
-
-def test_steps_ahead_change_no_result():
-    """A lifo plan is run as fifo: what changes is when collectives run."""
-    from archmodel import check
-
-    design = load(catalogue.find("nvidia_dlrm_small_1xa100_amp"))
-    assert check(design.with_({"plan.collective_order": "lifo"})).passed
-
-
-def test_lists_of_layers_are_not_checked_and_say_so():
-    from archmodel import check
-
-    with pytest.raises(ArchmodelError, match="layers cannot be shrunk and checked"):
-        check(load(catalogue.find(STUDY)))

@@ -32,6 +32,28 @@ def test_an_all_reduce_sums_and_its_counts_are_the_closed_form(sizes, schedule, 
         assert np.allclose(got, expected * elements, rtol=1e-12)
 
 
+@pytest.mark.parametrize("sizes", BOXES)
+@pytest.mark.parametrize("engine", [False, True])
+def test_the_halves_of_an_all_reduce_do_theirs_and_count_as_the_closed_form_has_it(sizes, engine):
+    ranks = int(np.prod(sizes))
+    elements = 3 * ranks
+    rng = np.random.default_rng(ranks)
+    buffers = [rng.integers(-9, 9, elements).astype(float) for _ in range(ranks)]
+    scattered, up = endpoint.reduce_scatter(buffers, sizes, engine=engine)
+    gathered, down = endpoint.all_gather(scattered, sizes, engine=engine)
+    for result in gathered:
+        assert np.array_equal(result, np.sum(buffers, axis=0))
+    assert [len(block) for block in scattered] == [3] * ranks
+    for counted, kind in ((up, "reduce_scatter"), (down, "all_gather")):
+        t = counting.traffic(kind, sizes)
+        reads, writes = (t.engine_reads, t.engine_writes) if engine else (t.reads, t.writes)
+        for got, expected in zip(
+            (counted.sent, counted.reads, counted.writes, counted.reduced), (t.sent, reads, writes, t.reduced),
+            strict=True,
+        ):  # fmt: skip
+            assert np.allclose(got, expected * elements, rtol=1e-12)
+
+
 @pytest.mark.parametrize("elements", [0, 1, 7, 101])
 def test_buffers_that_do_not_divide_are_summed_too(elements):
     buffers = [np.arange(elements) * (r + 1.0) for r in range(12)]

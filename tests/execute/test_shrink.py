@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from archmodel.execute.coverage import tiling_problems
 from archmodel.execute.errors import ExecutionError
-from archmodel.execute.shrink import MOST_RANKS, chosen_tables, narrowed, shrink, small_layout, table_class
+from archmodel.execute.shrink import chosen_tables, shrink, table_class
+from archmodel.execute.shrinking import MOST_RANKS, narrowed, small_layout
 from archmodel.parallel.plan import Plan
 from archmodel.program import Layout
 from archmodel.workloads.recommendation import Dcnv2, Workload
