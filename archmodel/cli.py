@@ -8,6 +8,7 @@ Each command imports what it needs when it runs, so that `archmodel --help` is i
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from archmodel.system import System
 
 FINE, NO, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
+_COLLECT = 50_000
+"""Allocations between two searches for cyclic garbage: at the usual 700 they take a tenth of a short command."""
 
 
 class Commands(click.Group):
@@ -84,6 +87,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "·" gets "?", no traceback
+    gc.set_threshold(_COLLECT)
     commands()
 
 
@@ -282,8 +286,11 @@ def sweep(
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here.")
 @click.option("--budget", metavar="TIME", help="Search this long, e.g. 5s. Default: a fixed amount of search.")
 @click.option("--seed", type=int, default=0, help="Of the search; the same seed gives the same plan.")
-@click.option("--cost", type=click.Choice(["own", "torchrec"]), default="own", help="Whose cost to minimise.")
+@click.option(
+    "--cost", type=click.Choice(["own", "torchrec", "learned"]), default="own", help="Whose cost to minimise."
+)
 @click.option("--tasks", type=click.Path(path_type=Path), help="A JSON file of planning tasks (with --cost torchrec).")
+@click.option("--model", type=click.Path(path_type=Path), help="A learned cost, with --cost learned.")
 @click.option("--task", help="Which of the tasks.")
 @click.option("--planner", default="search", help="search, or a published one: random, size, dim, lookup, ...")
 @click.option("--min-partition", type=click.IntRange(min=4), help="Fewest columns of a column-wise shard.")
@@ -316,6 +323,7 @@ def plan(
     seed: int,
     cost: str,
     tasks: Path | None,
+    model: Path | None,
     task: str | None,
     planner: str,
     min_partition: int | None,
@@ -332,7 +340,8 @@ def plan(
     """Find the best placement of the embedding tables.
 
     Says how good it is by a lower bound. With DESIGN, the whole estimate is the judge; with --cost torchrec, TorchRec's
-    planner cost on a task of --tasks (see docs/planner.md). Ctrl-C keeps the best plan so far. Exits with 1 when no
+    planner cost on a task of --tasks (see docs/planner.md); with --cost learned, a cost fitted to measured sets of
+    tables (see docs/learned-cost.md). Ctrl-C keeps the best plan so far. Exits with 1 when no
     plan fits.
     """
     from archmodel.report import plans
@@ -343,15 +352,28 @@ def plan(
         return
     seconds, judged = _seconds(budget), _weights(weights)
     try:
-        with plans.progress("ms" if cost == "torchrec" else "s", quiet=as_json or as_written) as tell:
-            if cost == "torchrec":
-                if tasks is None or task is None or design is not None or judged is not None or explain:
+        with plans.progress("s" if cost == "own" else "ms", quiet=as_json or as_written) as tell:
+            if cost == "learned":
+                if model is None or (design is None) == (tasks is None) or (tasks is None) != (task is None):
+                    fail("--cost learned needs --model FILE, and a design file or --tasks FILE with --task NAME")
+                others = (constraints, min_partition, judged, exact or None, explain or None, as_written or None)
+                if any(o is not None for o in others) or (design is not None and planner != "search"):
+                    fail("--cost learned places whole tables; it takes no constraints, weights, --exact or --explain")
+                from archmodel.interop import learned
+
+                if tasks is not None and task is not None:
+                    answer = learned.plan_learned(tasks, task, model, planner, seconds, seed, tell)
+                elif design is not None:
+                    loaded = _load(design, sets, root)
+                    answer = learned.plan_design_learned(loaded, model, seconds, seed, tell)
+            elif cost == "torchrec":
+                if not tasks or not task or design or model or judged is not None or explain:
                     fail("--cost torchrec plans a task: give --tasks FILE and --task NAME, and no design or weights")
                 from archmodel.interop.run import plan_task
 
                 answer = plan_task(tasks, task, planner, seconds, seed, min_partition, constraints, tell, exact)
             else:
-                if design is None or tasks is not None or exact or planner != "search":
+                if design is None or tasks or model or exact or planner != "search":
                     fail("give a design file, or --cost torchrec with --tasks and --task")
                 if as_written:
                     if not explain:
@@ -648,6 +670,39 @@ def network(
     if output is None:
         click.echo(found.yaml(), nl=False)
     show_residuals(found, file=sys.stderr if output is None else sys.stdout)
+
+
+@calibrate.command("tables")
+@click.argument("measurements", type=click.Path(path_type=Path))
+@click.option("--tables", required=True, type=click.Path(path_type=Path), help="The tables, a csv file.")
+@click.option("--seed", type=int, default=0, help="Of the fit, and of which sets are left out.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the model here (JSON).")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Draw predicted over measured times here."
+)
+@as_json
+def set_costs(
+    measurements: Path, tables: Path, seed: int, output: Path | None, html: Path | None, as_json: bool
+) -> None:
+    """Fit a cost of sets of tables.
+
+    MEASUREMENTS is a csv file of sets of embedding tables and what they took in one fused kernel (see
+    docs/learned-cost.md). Prints how well the cost predicts sets that were not fitted, beside the sum of the tables'
+    own times and a linear model; `archmodel plan --cost learned --model` plans with it.
+    """
+    from archmodel.calibrate.tables import calibrate_tables
+
+    found = calibrate_tables(measurements, tables, seed=seed)
+    if html is not None:
+        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+    if output is not None:
+        output.write_text(found.json(), encoding="utf-8")
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        from archmodel.report.set_costs import show_set_costs
+
+        show_set_costs(found)
 
 
 def _load(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> Design:

@@ -22,7 +22,6 @@ from archmodel.parallel.resolve import PlanError, resolve
 from archmodel.program import Layout, Program
 from archmodel.quantities import PositiveSeconds, SampleRate
 from archmodel.system import System
-from archmodel.workloads import layered  # noqa: F401  (registers the kind)
 from archmodel.workloads.recommendation import Workload, WorkloadFamily
 
 

@@ -5,8 +5,9 @@ and their quotients) or a float64 array of such numbers. The field types below (
 put the door into a pydantic model: they read unit text, refuse a wrong dimension, a negative, infinite or
 undefined number, and, when the value comes from a file, a bare number where a unit is due.
 
-The units are our own closed list, `units.txt`, read by pint when the first unit is met. GB is 1e9 bytes and
-GiB is 2**30; a bit is spelled "bit" and a byte "B", so "Gb/s" and "Gbps" are refused as ambiguous.
+The units are our own closed list, `units.txt`, read by pint; what it makes of the common ones stands in
+`unit_factors.py`, so that most designs are read without it. GB is 1e9 bytes and GiB is 2**30; a bit is spelled "bit"
+and a byte "B", so "Gb/s" and "Gbps" are refused as ambiguous.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction as Rational
 from functools import lru_cache
-from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,6 +28,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import core_schema
 
 from archmodel.errors import QuantityError, nearest, shown
+from archmodel.unit_factors import FACTORS
 
 if TYPE_CHECKING:
     from pint import UnitRegistry
@@ -206,6 +207,13 @@ def _unit(unit: str, text: str | None = None, wanted: Dimension | None = None) -
 @lru_cache(maxsize=1024)
 def _factor(unit: str) -> tuple[Rational, Signature]:
     """How many SI units one `unit` is, exactly, and its dimensionality."""
+    if unit in FACTORS:
+        numerator, denominator, powers = FACTORS[unit]
+        return Rational(numerator, denominator), frozenset((base, Rational(power)) for base, power in powers)
+    return _by_pint(unit)
+
+
+def _by_pint(unit: str) -> tuple[Rational, Signature]:
     ambiguous = _AMBIGUOUS.fullmatch(unit)
     if ambiguous:
         prefix = unit[0] if len(unit) > 1 and unit[0] in "kKMGTPE" else ""
@@ -224,9 +232,24 @@ def _factor(unit: str) -> tuple[Rational, Signature]:
         if name not in _names() and name.removesuffix("s") not in _names():
             raise QuantityError(f"has the unknown unit {name}{_meant(name)}")
     quantity = registry.Quantity(Rational(1), registry.parse_units(unit.replace("·", "*"))).to_base_units()
-    powers: dict[str, Any] = dict(quantity.dimensionality)
-    signature = frozenset((base, Rational(power)) for base, power in powers.items())
+    found: dict[str, Any] = dict(quantity.dimensionality)
+    signature = frozenset((base, Rational(power)) for base, power in found.items())
     return Rational(str(quantity.magnitude)), signature
+
+
+def common_units(texts: Iterable[str]) -> dict[str, tuple[int, int, tuple[tuple[str, int], ...]]]:
+    """`unit_factors.FACTORS` anew, by pint: the units that `show` writes and those of the quantities among `texts`."""
+    names = {f"{prefix}{d.unit}" for d in DIMENSIONS.values() if not d.bare for prefix in ("", *d.prefixes)}
+    names |= {match[2] for text in texts if (match := _TEXT.fullmatch(text)) and _UNIT.fullmatch(match[2])}
+    table = {}
+    for name in sorted(names):
+        try:
+            factor, signature = _by_pint(name)
+        except QuantityError:
+            continue  # a word that follows a number
+        powers = tuple(sorted((base, int(power)) for base, power in signature))
+        table[name] = factor.numerator, factor.denominator, powers
+    return table
 
 
 def _hint(unit: str) -> str:
@@ -264,6 +287,8 @@ def _registry() -> UnitRegistry[Any]:
     """pint with `units.txt` and nothing else; built when the first unit is read."""
     with _not_imported("babel", "dask", "uncertainties", "xarray"):
         from pint import UnitRegistry
+
+    from importlib import resources
 
     with resources.as_file(resources.files("archmodel") / "units.txt") as path:
         return UnitRegistry(str(path), non_int_type=Rational, on_redefinition="raise", cache_folder=None)

@@ -1,6 +1,7 @@
-"""Renews what the manual shows: runs the commands of its console blocks and writes their output below them.
+"""Renews what the manual shows: runs the commands of its console blocks and writes their output below them. And the
+table of unit factors that the package carries.
 
-    python docs/renew.py            renews README.md, docs/*.md and docs/validation.md
+    python docs/renew.py            renews README.md, docs/*.md, docs/validation.md and archmodel/unit_factors.py
     python docs/renew.py --check    says which pages are out of date, and fails if one is
 
 A block is ```console; its first line is `$ archmodel ...`, run from the root of the repository.
@@ -24,6 +25,12 @@ Every published figure in the package beside the prediction, as `archmodel valid
 this page. Held-out facts never tuned a constant. A miss stays in the table.
 
 """
+FACTORS_HEADER = '''"""What pint makes of common units of `units.txt`: numerator, denominator, powers of dimensions.
+
+Written by `make renew`."""
+
+FACTORS: dict[str, tuple[int, int, tuple[tuple[str, int], ...]]] = {
+'''
 
 
 def output(arguments: str) -> str:
@@ -49,12 +56,27 @@ def renewed(text: str) -> str:
     return BLOCK.sub(block, text)
 
 
+def unit_factors() -> str:
+    """The module of unit factors: what pint makes of `units.txt`, for the units of the catalogue and of reports."""
+    from archmodel.quantities import common_units
+
+    texts = [
+        text.strip(" \"'")
+        for file in sorted((ROOT / "designs").rglob("*.yaml"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+        for text in re.split(r"[{}\[\],]|: | #", line)
+    ]
+    rows = [f'    "{name}": {row},' for name, row in common_units(texts).items()]
+    return FACTORS_HEADER + "\n".join(row.replace("'", '"') for row in rows) + "\n}\n"
+
+
 def pages() -> dict[Path, str]:
     """Every page as it should be."""
     from archmodel.validation import scoreboard, to_markdown
 
     found = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     made = {page: renewed(page.read_text(encoding="utf-8")) for page in found if page != SCOREBOARD}
+    made[ROOT / "archmodel" / "unit_factors.py"] = unit_factors()
     return {**made, SCOREBOARD: HEADER + to_markdown(scoreboard())}
 
 

@@ -21,7 +21,8 @@ from pydantic import RootModel
 
 from archmodel import catalogue, source
 from archmodel.collectives import endpoint_traffic as counting
-from archmodel.components.endpoint import ENDPOINTS, Ace, Endpoint
+from archmodel.components.endpoint import ENDPOINTS, Endpoint
+from archmodel.components.endpoints import Ace
 from archmodel.design import Design, load
 from archmodel.estimate.contention import machine_of, shares
 from archmodel.estimate.driving import driven

@@ -34,6 +34,29 @@ def test_loading_and_estimating_need_nothing_heavy(small_design: object) -> None
     assert not modules_after(code).intersection(HEAVY_FOR_A_DESIGN)
 
 
+UNUSED_BY_DLRM = (
+    "pint",
+    "archmodel.components.accelerator",
+    "archmodel.components.endpoints",
+    "archmodel.memory.access_histogram",
+    "archmodel.memory.access_trace",
+    "archmodel.memory.block",
+    "archmodel.network.torus",
+    "archmodel.parallel.layered",
+    "archmodel.workloads.layered",
+    "archmodel.execute",
+    "archmodel.search",
+    "archmodel.sweep",
+)
+"""Kinds and packages that a recommendation model on GPUs does not ask for, and units beyond the common ones."""
+
+
+def test_evaluating_a_published_design_imports_no_kind_that_it_does_not_name() -> None:
+    code = "import sys; sys.argv[1:] = ['evaluate', 'mlperf_dcnv2_dgx_h100.yaml', '--json']; sys.stdout = sys.stderr\n"
+    code += "from archmodel.cli import main\ntry: main()\nexcept SystemExit: sys.stdout = sys.__stdout__\nx = 1"
+    assert not modules_after(code).intersection(UNUSED_BY_DLRM)
+
+
 @pytest.mark.parametrize("name", archmodel.__all__)
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(archmodel, name) is not None

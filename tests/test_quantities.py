@@ -318,3 +318,11 @@ def test_units_leave_other_packages_alone() -> None:
     code = f"{read}; import dask"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
+def test_the_table_of_common_units_is_what_pint_makes_of_them() -> None:
+    from archmodel.quantities import common_units
+    from archmodel.unit_factors import FACTORS
+
+    assert common_units([f"1 {name}" for name in FACTORS]) == FACTORS
+    assert {"GB/s", "Gbit/s", "GiB", "us", "pJ/bit", "kIO/s"} <= FACTORS.keys()

@@ -93,4 +93,6 @@ class Device(Component):
         return float(time) if time.ndim == 0 else time
 
 
-DEVICES: Family[Device] = Family("device")
+DEVICES: Family[Device] = Family(
+    "device", {"cpu": "archmodel.components.cpu", "accelerator": "archmodel.components.accelerator"}
+)

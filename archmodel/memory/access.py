@@ -6,16 +6,19 @@ and `draws` (T,) give (T,).
 
 from __future__ import annotations
 
-from typing import Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from archmodel.memory.access_base import HEAD, AccessDistribution, AccessError, AccessFamily
-from archmodel.memory.access_histogram import ReuseHistogram
-from archmodel.memory.access_trace import Trace
-from archmodel.memory.cache import Popularity
+from archmodel.memory.cache import Popularity, legendre
 from archmodel.quantities import Array, Num, Ratio
+
+if TYPE_CHECKING:
+    from archmodel.memory.access_histogram import ReuseHistogram
+    from archmodel.memory.access_trace import Trace
 
 __all__ = [
     "AccessDistribution",
@@ -26,10 +29,17 @@ __all__ = [
     "Uniform",
     "Zipf",
 ]
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
+_HOMES = {"ReuseHistogram": "access_histogram", "Trace": "access_trace"}
+_NODES = 48
+"""Of the quadrature of a Zipf tail."""
 _ENOUGH = 10
 """Accesses after which a row's place among the most popular ones is trusted, and such rows for a fit."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"archmodel.memory.{_HOMES[name]}"), name)
 
 
 @AccessFamily.register
@@ -93,9 +103,10 @@ class Zipf(AccessDistribution):
         # tail: ranks HEAD + 1/2 .. rows + 1/2 (midpoint rule), substituted by rank = exp(u)
         low, high = np.log(HEAD + 0.5), np.log(np.maximum(rows, HEAD) + 0.5)
         half = (high - low) / 2
-        rank = np.exp(low + half * (_NODES + 1))
+        nodes, weights = legendre(_NODES)
+        rank = np.exp(low + half * (nodes + 1))
         weight = np.concatenate([np.broadcast_to(head**-alpha, present.shape), rank**-alpha], axis=-1)
-        amount = np.concatenate([present, half * _WEIGHTS * rank], axis=-1)
+        amount = np.concatenate([present, half * weights * rank], axis=-1)
         total = np.maximum((weight * amount).sum(-1, keepdims=True), np.finfo(float).tiny)
         return weight, amount, total
 

@@ -142,7 +142,9 @@ def by_lorenz(num_embeddings: Num, rows: Array, mass: Array) -> Popularity:
     return Popularity(probability, amount)
 
 
-AccessFamily: Family[AccessDistribution] = Family("access")
+AccessFamily: Family[AccessDistribution] = Family(
+    "access", {"reuse_histogram": "archmodel.memory.access_histogram", "trace": "archmodel.memory.access_trace"}
+)
 
 
 def drawn_by_lorenz(

@@ -11,6 +11,7 @@ rests on two sums over rows with probabilities p:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,13 @@ _FAR = 64.0
 """A count that a row which is hardly ever drawn does not reach."""
 _MIXED = 24
 """Sizes that stand for the spread of a set-associative cache's sets."""
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_NODES = 12
+
+
+@lru_cache
+def legendre(nodes: int) -> tuple[Array, Array]:
+    """Nodes and weights of Gauss-Legendre quadrature on [-1, 1]."""
+    return np.polynomial.legendre.leggauss(nodes)
 
 
 @dataclass(frozen=True)
@@ -232,7 +239,7 @@ def _lfu(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[
     filled = np.minimum(characteristic_draws(popularity, size), n)
     span = np.log(np.maximum(n, 1e-9) / np.maximum(filled, 1e-9))
     misses = popularity.unique(filled)
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+    for node, weight in zip(*legendre(_NODES), strict=True):
         time = np.exp(np.log(np.maximum(filled, 1e-9)) + span * (node + 1) / 2)
         missing = np.maximum(1.0 - _most_counted(popularity, size, time), popularity.fresh(time))
         misses = misses + weight / 2 * span * time * missing

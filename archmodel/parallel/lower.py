@@ -9,7 +9,7 @@ gradient too, so the first waits for it and its backward waits for the second.
 
 from __future__ import annotations
 
-from archmodel.parallel import host, layered  # noqa: F401  (registers the lowering of listed layers)
+from archmodel.parallel import host
 from archmodel.parallel.bottom import around_embeddings, bottom_of, reading_exchanged
 from archmodel.parallel.counts import Counts, Expected
 from archmodel.parallel.dense import (
@@ -27,7 +27,7 @@ from archmodel.parallel.placement import Placement, split_evenly
 from archmodel.parallel.plan import Plan
 from archmodel.parallel.sparse import SparseLowering
 from archmodel.program import Program
-from archmodel.workloads.layers import EMBEDDINGS, Linear, unread
+from archmodel.workloads.layers import EMBEDDINGS, Linear, Listed, unread
 from archmodel.workloads.recommendation import Workload
 
 
@@ -39,6 +39,8 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     e = Emitter(plan, layout, local_batch, lookahead=max(placement.prefetch, 1))
     counts = counts or Expected(workload.table_arrays, local_batch)
     layers = workload.layers()
+    if any(isinstance(layer, Listed) for layer in layers):
+        from archmodel.parallel import layered  # noqa: F401  (registers the lowering of listed layers)
     before, after = around_embeddings(layers)
     bottom = bottom_of(e, before)
     below = bottom.e if bottom else e

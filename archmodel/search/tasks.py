@@ -88,7 +88,10 @@ def _problems(task: Task) -> list[str]:
 
 def read(document: Mapping[str, Any], name: str, **settings: Any) -> Task:
     """One task of a file {"tasks": [{name, tables: [{name, rows, dim, pooling}], batch_per_rank, topology}]}."""
-    tasks = {str(t.get("name")): t for t in document.get("tasks", [])}
+    entries = document.get("tasks") if isinstance(document, Mapping) else None
+    if not isinstance(entries, list) or not all(isinstance(t, Mapping) for t in entries):
+        raise ArchmodelError('a file of tasks is {"tasks": [{"name": ...}, ...]}; see docs/planner.md')
+    tasks = {str(t.get("name")): t for t in entries}
     if name not in tasks:
         raise ArchmodelError(f"no task {name} in the file; {suggestion(name, list(tasks))}")
     return from_dict(tasks[name], **settings)

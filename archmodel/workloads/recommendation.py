@@ -69,7 +69,7 @@ class Workload(Component):
         return sum(layer.flops_per_sample for layer in self.layers())
 
 
-WorkloadFamily: Family[Workload] = Family("workload")
+WorkloadFamily: Family[Workload] = Family("workload", {"layers": "archmodel.workloads.layered"})
 
 
 class Recommendation(Workload):

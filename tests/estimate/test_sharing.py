@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archmodel import catalogue, estimate, load
-from archmodel.components.endpoint import Ideal
+from archmodel.components.endpoints import Ideal
 from archmodel.estimate.contention import makespan, shares, simulate_point
 from archmodel.estimate.sharing import Shared, simulate
 from archmodel.estimate.timeline import run
