@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from archmodel.quantities import Array
 from archmodel.sweep.job import Columns
-from archmodel.sweep.outputs import OP, OUTPUTS, Output, output
+from archmodel.sweep.outputs import OP, OUTPUTS, TIER, Output, output
 
 RACK = "peak_power_per_rack"
 """Known to a search that says how many nodes a rack has: that many times `peak_power_per_node`."""
@@ -29,6 +29,8 @@ FALLING = (
 
 def smaller_is_better(name: str) -> bool:
     """The sense of an output when nobody says."""
+    if name.startswith(TIER):
+        return not name.endswith(".lifetime_days")
     return name in FALLING or name.startswith(OP)
 
 

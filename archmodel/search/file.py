@@ -138,7 +138,7 @@ def _designs(
     for name, text in named.items():
         mark = tree["designs"].place(name) if name else tree.place("design")
         loaded = given.get(name)
-        if name and (not name.isidentifier() or name in (*OUTPUTS, "op")):
+        if name and (not name.isidentifier() or name in (*OUTPUTS, "op", "tier")):
             problems.append(Problem(f"designs.{name}", "is no name for a model; write a word that is no output", *mark))
             continue
         if isinstance(loaded, Design):
