@@ -18,7 +18,7 @@ from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import TablesPlan
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
-from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options
+from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options, memory_entry
 from archmodel.search.solver import Effort, solve
 
 _WEIGHTS = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0), (0.5, 1.0))
@@ -219,7 +219,7 @@ class _Search:
             shared, floor = self.limits.apply(shared), replace(floor, options=self.limits.apply(floor.options))
         self.bound = floor.value
         random = np.random.default_rng(seed)
-        best_at, seen = np.array([1.0, 1.0, 1.0, 1.0]), set()
+        best_at, seen = np.ones(5), set()
         best_score = np.inf
         first = [(w, r) for r in range(len(_ROUTES)) for w in _WEIGHTS]
         first.sort(key=lambda x: (_WEIGHTS.index(x[0]) > 0, x[1] > 0))
@@ -237,11 +237,11 @@ class _Search:
                 continue
             if i < len(first):
                 (local, exchange), route = first[i]
-                at = np.array([local, exchange, 1.0, 1.0])
+                at = np.array([local, exchange, 1.0, 1.0, 1.0])
             else:
-                at = best_at * np.exp(random.normal(0.0, 0.5, 4))
-            cost = at[0] * terms.local + at[1] * terms.exchange
-            for weight, mask in zip(at[2:], scales.values(), strict=True):
+                at = best_at * np.exp(random.normal(0.0, 0.5, 5))
+            cost = at[0] * terms.local + at[1] * terms.exchange + at[4] * terms.moves
+            for weight, mask in zip(at[2:4], scales.values(), strict=True):
                 cost = np.where(mask, cost * weight, cost)
             weighed = replace(
                 shared, cost=np.where(np.isfinite(shared.cost) & masks[route], np.maximum(cost, 1e-12), np.inf)
@@ -303,7 +303,8 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
             entry["ranks"] = list(homes)
         elif options.scope[slot] == NODE:
             entry["nodes"] = list(homes)
-        entry |= {"tier": options.kernels[slot], "dtype": base.dtype[t], "optimizer": base.optimizer[t]}
+        entry |= memory_entry(options.kernels[slot])
+        entry |= {"dtype": base.dtype[t], "optimizer": base.optimizer[t]}
         assign[name] = entry
     return {"default": _default(design), "assign": assign}
 
