@@ -174,12 +174,35 @@ def overflows(answer: Estimate) -> list[str]:
     from archmodel.report.terminal import makeup
     from archmodel.report.words import data
 
-    return [
-        f"does not fit: {tier} of rank {need.worst_rank} needs {data(need.worst)} of "
-        f"{data(on_rank(need.capacity, need.worst_rank))} ({', '.join(makeup(need))})"
-        for tier, need in answer.memory.items()
-        if not need.fits
-    ]
+    lines = []
+    for tier, need in answer.memory.items():
+        if need.fits:
+            continue
+        where, times = f"rank {need.worst_rank}", 1
+        if need.shared:
+            where, times = f"node {need.worst_rank // need.devices}", need.devices
+        least = on_rank(need.capacity, need.worst_rank)
+        lines.append(
+            f"does not fit: {tier} of {where} needs {data(times * need.worst)} of {data(times * least)} "
+            f"({', '.join(makeup(need, times))}); {need.remedy}{_room_elsewhere(answer, tier)}"
+        )
+    return lines
+
+
+def _room_elsewhere(answer: Estimate, tier: str) -> str:
+    """What other memories have left on the rank that needs most there: `, ddr has 120 GB to spare`."""
+    import numpy as np
+
+    from archmodel.report.ranks import on_rank
+    from archmodel.report.words import data
+
+    spare = {
+        other: float(np.min(np.asarray(need.capacity))) - on_rank(need.need, need.worst_rank)
+        for other, need in answer.memory.items()
+        if other != tier
+    }
+    found = [f"{other} of a rank has {data(amount)} to spare" for other, amount in spare.items() if amount > 0]
+    return f"; {', '.join(found)}" if found else "; no other memory has room"
 
 
 @commands.command()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from archmodel.components.base import Component
 from archmodel.components.device import DEVICES, Device
 from archmodel.components.endpoint import ENDPOINTS, Endpoint
+from archmodel.memory.host_tier import HostTier
 from archmodel.memory.tier import MemoryTier
 from archmodel.network import (
     SCALE_OUT,
@@ -36,6 +38,8 @@ from archmodel.quantities import (
     Watts,
 )
 
+_TIER_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
 
 class HostLink(Component):
     """The link between a device and its host's memory, one per device."""
@@ -49,6 +53,9 @@ class HostLink(Component):
         "absent: no slower",
     )
     latency: Seconds = Field(default=0.0, description="of one access")
+    fault_time: PositiveSeconds | None = Field(
+        default=None, description="of the driver to serve one page that a device faults on, beside moving it"
+    )
 
 
 class Host(Component):
@@ -58,6 +65,37 @@ class Host(Component):
     sockets: Count = Field(default=1, description="processors of a node")
     ddr: MemoryTier = Field(description="host memory of the whole node")
     link: HostLink = Field(description="from each device to host memory")
+    tiers: dict[str, HostTier] = Field(
+        default_factory=dict,
+        description="further memories of a node by the name that plans call them: CXL, persistent memory, drives",
+    )
+
+    @field_validator("tiers")
+    @classmethod
+    def _names(cls, tiers: dict[str, HostTier]) -> dict[str, HostTier]:
+        for name in tiers:
+            if name in ("hbm", "ddr", "auto") or not _TIER_NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} cannot name a further tier: small letters, digits and _ are needed, and hbm, ddr and "
+                    "auto mean other things"
+                )
+        return tiers
+
+    def tier(self, name: str) -> HostTier:
+        """The memory that plans call `name`. KeyError when there is none."""
+        if name == "ddr":
+            return HostTier.model_construct(memory=self.ddr, count=1)
+        return self.tiers[name]
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """Names of all memories beside the devices' own, the shortest access first; of equals, the most bandwidth."""
+
+        def slowness(name: str) -> tuple[float, float]:
+            tier = self.tier(name)
+            return float(np.max(np.asarray(tier.memory.access_latency()))), -float(np.max(np.asarray(tier.bandwidth)))
+
+        return tuple(sorted(["ddr", *self.tiers], key=slowness))
 
     def bandwidth_per_device(self, devices: int, *, pageable: bool = False) -> Num:
         """B/s of host memory for each of `devices` that read at once: its link, or its share of DDR bandwidth."""
@@ -121,6 +159,14 @@ class System(Component):
         default_factory=lambda: NoScaleOut.model_validate({}), description="fabric between nodes"
     )
     economics: Economics | None = Field(default=None, description="lifetime, price of electricity")
+
+    def capacities(self) -> dict[str, Num]:
+        """Bytes of every memory that one rank has, the fastest first: its own, and its share of the node's."""
+        node = self.node
+        found: dict[str, Num] = {"hbm": node.device.memory.capacity}
+        if node.host is not None:
+            found |= {t: np.asarray(node.host.tier(t).capacity) / node.gpus for t in node.host.tier_names}
+        return found
 
     @property
     def gpu(self) -> Device:

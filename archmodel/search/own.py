@@ -22,7 +22,7 @@ from archmodel.parallel import algorithms
 from archmodel.parallel.counts import Expected
 from archmodel.parallel.placement import ROUTES, SCOPES, Placement, split_evenly
 from archmodel.parallel.resolve import SCOPE_OF
-from archmodel.parallel.sparse import TIERS, ShardSizes
+from archmodel.parallel.sparse import ShardSizes
 from archmodel.program import (
     AllToAll,
     Collective,
@@ -37,7 +37,7 @@ from archmodel.program import (
 )
 from archmodel.quantities import Array, itemsize
 from archmodel.search.floor import Floor
-from archmodel.search.options import NODE, RANK, WORLD, Options
+from archmodel.search.options import NODE, RANK, TIERS, WORLD, Options
 
 MIN_COLUMNS = 16
 """Columns are cut no narrower (one 64-byte line of fp32)."""
@@ -271,6 +271,9 @@ class Laws:
         def tiered(amount: Array) -> dict[Tier, Array]:
             return {"hbm": amount} if slot.tier == "hbm" else {"hbm": none, "ddr": amount}
 
+        def requests(amount: Array) -> dict[Tier, Array]:
+            return {} if slot.tier == "hbm" else {slot.tier: amount}
+
         lookup = EmbeddingLookup(
             ROUTES[scope],
             indices,
@@ -282,6 +285,7 @@ class Laws:
             wires.index,
             wires.length,
             wires.lookup_forward,
+            requests(indices),
         )
         works: list[Work] = []
         sent = lookup.indices * itemsize(wires.index) + lookup.bags * itemsize(wires.length)
@@ -308,6 +312,7 @@ class Laws:
                     indices * columns + unique * size.step_operations[:, 0],
                     wires.index,
                     wires.length,
+                    requests(unique),
                 )
             ]
         held = rows * (columns * size.element[:, 0] + (size.state_bytes[:, 0] if self.train else 0.0))

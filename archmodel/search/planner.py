@@ -14,6 +14,7 @@ from archmodel.design import Design
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
+from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import TablesPlan
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
@@ -306,6 +307,19 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
     return {"default": _default(design), "assign": assign}
 
 
+def _cache(placement: Placement, t: int) -> dict[str, Any]:
+    """A table's cache as a plan writes it: of an entry of its own, so by its share of the table."""
+    cache = placement.cache[t]
+    assert cache is not None
+    given: dict[str, Any] = {
+        "in": cache.tier,
+        "size": f"{100 * float(placement.cache_share[t])!r} %",
+        "policy": cache.policy,
+    }
+    given |= {"ways": cache.ways, "prefetch": cache.prefetch}
+    return given if cache.page is None else {**given, "page": f"{float(np.max(cache.page))!r} B"}
+
+
 def written(design: Design) -> dict[str, Any]:
     """A design's placement as `plan.tables` with every table by name: what `auto` and rules came to."""
     placement = design.placement
@@ -323,5 +337,7 @@ def written(design: Design) -> dict[str, Any]:
         elif kind == "table_column_wise":
             entry |= {"nodes": [homes[t][0] // design.layout.local_size], "column_shards": len(homes[t])}
         entry |= {"tier": placement.tier[t], "dtype": placement.dtype[t], "optimizer": placement.optimizer[t]}
+        if placement.cached[t]:
+            entry["cache"] = _cache(placement, t)
         assign[name] = entry
     return {"default": _default(design), "assign": assign}

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from archmodel.program import Program
 
 OP = "op."
+TIER = "tier."
+TIER_FIELDS = {
+    "busy": ("", "share of the time that it is at work, on the busiest node"),
+    "lifetime_days": ("day", "until its writes wear it out"),
+    "read_moved": ("B", "bytes that its medium reads in an iteration, on the busiest node"),
+    "written_moved": ("B", "bytes that its medium writes in an iteration, on the busiest node"),
+}
+"""What `tier.NAME.FIELD` is, by field."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,12 @@ OUTPUTS: dict[str, Output] = {
 
 
 def output(name: str) -> Output:
-    """The output called `name`; `op.NAME` is the time of an op on its slowest rank."""
+    """The output called `name`; `op.NAME` is the time of an op on its slowest rank, `tier.NAME.FIELD` what an iteration
+    asks of a node's memory."""
+    if name.startswith(TIER):
+        _, tier, field = name.split(".")
+        unit, meaning = TIER_FIELDS[field]
+        return Output(unit, f"{tier}: {meaning}", lambda e: getattr(e.tiers[tier], field) if tier in e.tiers else None)
     if name.startswith(OP):
         return Output("s", f"{name[len(OP) :]} on the slowest rank", lambda e: _op_time(e, name[len(OP) :]))
     return OUTPUTS[name]
@@ -72,7 +85,11 @@ def unknown(name: str, program: Program) -> str:
     if name.startswith(OP):
         ops = [OP + op.name for op in program.ops]
         return "" if name in ops else f"is no op of the design; {suggestion(name, ops)}"
-    return "" if name in OUTPUTS else f"is no output; {suggestion(name, [*OUTPUTS, OP + 'NAME'])}"
+    if name.startswith(TIER):
+        tiers = {t for op in program.ops for t in op.work.memory_bytes() if t != "hbm"}
+        fields = [f"{TIER}{tier}.{field}" for tier in sorted(tiers) for field in TIER_FIELDS]
+        return "" if name in fields else f"is nothing of a memory that the design uses; {suggestion(name, fields)}"
+    return "" if name in OUTPUTS else f"is no output; {suggestion(name, [*OUTPUTS, OP + 'NAME', TIER + 'NAME.FIELD'])}"
 
 
 def one_line(error: Exception) -> str:
