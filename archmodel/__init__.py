@@ -16,6 +16,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from archmodel import views as _views
+
 if TYPE_CHECKING:
     from archmodel import catalogue, validation
     from archmodel.design import Design, load, load_system
@@ -61,6 +63,15 @@ _HOME = {
     "validation": "archmodel",
 }
 """Where each public name lives; those at home in `archmodel` are its modules."""
+
+for _kind, _view, _drawer in (
+    ("Design", "html", "design_html"),
+    ("Estimate", "html", "estimate_html"),
+    ("Estimate", "figure", "figure"),
+    ("Plan", "html", "plan_html"),
+    ("Results", "html", "results_html"),
+):
+    _views.register(_kind, _view, f"archmodel.report.html.notebook:{_drawer}")
 
 __all__ = [
     "ArchmodelError",

@@ -20,6 +20,7 @@ from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
 from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options, memory_entry
 from archmodel.search.solver import Effort, solve
+from archmodel.views import Viewed
 
 _WEIGHTS = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0), (0.5, 1.0))
 """Shares of local work and of exchange that the first plans balance: overlap hides some of either."""
@@ -62,7 +63,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Viewed):
     """The best plan found. `value` is its estimate's iteration time; no plan of these tables on these nodes is below
     `lower_bound`. `score` is what it was judged by: `value` itself unless weights say otherwise."""
 
