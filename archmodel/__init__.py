@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from archmodel.execute.check import check
     from archmodel.execute.execute import execute
     from archmodel.program import Program
+    from archmodel.search.found import Found
     from archmodel.search.planner import plan
+    from archmodel.search.search import search
     from archmodel.sweep.axes import between, linspace, logspace
     from archmodel.sweep.results import Results
     from archmodel.sweep.sweep import sweep
@@ -41,6 +43,7 @@ _HOME = {
     "DesignError": "archmodel.errors",
     "DoesNotFit": "archmodel.errors",
     "Estimate": "archmodel.estimate.result",
+    "Found": "archmodel.search.found",
     "Problem": "archmodel.errors",
     "Program": "archmodel.program",
     "Results": "archmodel.sweep.results",
@@ -55,6 +58,7 @@ _HOME = {
     "load_system": "archmodel.design",
     "logspace": "archmodel.sweep.axes",
     "plan": "archmodel.search.planner",
+    "search": "archmodel.search.search",
     "sweep": "archmodel.sweep.sweep",
     "validation": "archmodel",
 }
@@ -75,6 +79,7 @@ __all__ = [
     "DesignError",
     "DoesNotFit",
     "Estimate",
+    "Found",
     "Problem",
     "Program",
     "Results",
@@ -90,6 +95,7 @@ __all__ = [
     "load_system",
     "logspace",
     "plan",
+    "search",
     "sweep",
     "validation",
 ]

@@ -174,12 +174,35 @@ def overflows(answer: Estimate) -> list[str]:
     from archmodel.report.terminal import makeup
     from archmodel.report.words import data
 
-    return [
-        f"does not fit: {tier} of rank {need.worst_rank} needs {data(need.worst)} of "
-        f"{data(on_rank(need.capacity, need.worst_rank))} ({', '.join(makeup(need))})"
-        for tier, need in answer.memory.items()
-        if not need.fits
-    ]
+    lines = []
+    for tier, need in answer.memory.items():
+        if need.fits:
+            continue
+        where, times = f"rank {need.worst_rank}", 1
+        if need.shared:
+            where, times = f"node {need.worst_rank // need.devices}", need.devices
+        least = on_rank(need.capacity, need.worst_rank)
+        lines.append(
+            f"does not fit: {tier} of {where} needs {data(times * need.worst)} of {data(times * least)} "
+            f"({', '.join(makeup(need, times))}); {need.remedy}{_room_elsewhere(answer, tier)}"
+        )
+    return lines
+
+
+def _room_elsewhere(answer: Estimate, tier: str) -> str:
+    """What other memories have left on the rank that needs most there: `, ddr has 120 GB to spare`."""
+    import numpy as np
+
+    from archmodel.report.ranks import on_rank
+    from archmodel.report.words import data
+
+    spare = {
+        other: float(np.min(np.asarray(need.capacity))) - on_rank(need.need, need.worst_rank)
+        for other, need in answer.memory.items()
+        if other != tier
+    }
+    found = [f"{other} of a rank has {data(amount)} to spare" for other, amount in spare.items() if amount > 0]
+    return f"; {', '.join(found)}" if found else "; no other memory has room"
 
 
 @commands.command()
@@ -328,11 +351,74 @@ def sweep(
 
 
 @commands.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@settings
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the front here (parquet).")
+@click.option("--budget", metavar="TIME", help="Search this long, e.g. 60s.")
+@click.option("--points", type=click.IntRange(min=1), help="Evaluate at most so many points.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the search; default: as FILE says.")
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes; default: the cores of this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster instead, e.g. tcp://host:8786.")
+@as_json
+@root
+def search(
+    file: Path,
+    sets: tuple[tuple[str, str], ...],
+    output: Path | None,
+    budget: str | None,
+    points: int | None,
+    seed: int | None,
+    workers: int | None,
+    scheduler: str | None,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """Find the designs that nothing beats.
+
+    FILE names a design, knobs, constraints and objectives (see docs/search.md). Prints the Pareto front and what binds
+    its points. With --output, every evaluation is kept beside the front, and an interrupted search goes on where it
+    was. Ctrl-C keeps the front so far. Exits with 1 when no point is feasible.
+    """
+    from archmodel.report import searches
+    from archmodel.search.file import read
+    from archmodel.search.search import run
+
+    seconds = _seconds(budget)
+    if output is not None and output.suffix != ".parquet":
+        fail(f"-o {escape(str(output))}: the front is written as parquet; name it so, e.g. front.parquet")
+    asked = read(file, root=root, sets=dict(sets))
+    with searches.progress() as tell:
+        found = run(
+            asked, out=output, budget=seconds, points=points, seed=seed,
+            workers=workers or os.cpu_count() or 1, scheduler=scheduler, progress=tell,
+        )  # fmt: skip
+    if as_json:
+        _print_json(searches.summary(found))
+    else:
+        searches.show_search(found)
+    if output is not None:
+        click.echo(
+            f"wrote {escape(str(output))}; every evaluation is in {escape(output.stem)}.sqlite beside it", err=True
+        )
+    if found.interrupted:
+        click.echo("interrupted; the same command goes on from here" if output else "interrupted", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+    if not len(found.front):
+        click.echo("no point is feasible", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+@commands.command()
 @click.argument("design", type=click.Path(path_type=Path), required=False)
 @settings
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here.")
 @click.option("--budget", metavar="TIME", help="Search this long, e.g. 5s. Default: a fixed amount of search.")
 @click.option("--seed", type=int, default=0, help="Of the search; the same seed gives the same plan.")
+@click.option(
+    "--restarts", type=click.IntRange(min=1), default=1, help="Search from so many seeds; the best plan counts."
+)
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes for restarts; default: the cores here.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run restarts on a Dask cluster, e.g. tcp://host:8786.")
 @click.option(
     "--cost", type=click.Choice(["own", "torchrec", "learned"]), default="own", help="Whose cost to minimise."
 )
@@ -368,6 +454,9 @@ def plan(
     output: Path | None,
     budget: str | None,
     seed: int,
+    restarts: int,
+    workers: int | None,
+    scheduler: str | None,
     cost: str,
     tasks: Path | None,
     model: Path | None,
@@ -400,6 +489,8 @@ def plan(
     seconds, judged = _seconds(budget), _weights(weights)
     try:
         with plans.progress("s" if cost == "own" else "ms", quiet=as_json or as_written) as tell:
+            if cost != "own" and (restarts > 1 or scheduler is not None):
+                fail(f"--restarts and --scheduler are for a design under its own estimate, not for --cost {cost}")
             if cost == "learned":
                 if model is None or (design is None) == (tasks is None) or (tasks is None) != (task is None):
                     fail("--cost learned needs --model FILE, and a design file or --tasks FILE with --task NAME")
@@ -429,7 +520,10 @@ def plan(
                     return
                 from archmodel.interop.run import plan_design
 
-                answer = plan_design(_load(design, sets, root), seconds, seed, constraints, judged, tell)
+                answer = plan_design(
+                    _load(design, sets, root), seconds, seed, constraints, judged, tell,
+                    restarts, min(workers or os.cpu_count() or 1, restarts), scheduler,
+                )  # fmt: skip
     except NoPlan as error:
         click.echo(escape(str(error)), err=True)
         raise click.exceptions.Exit(NO) from None

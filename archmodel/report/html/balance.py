@@ -47,7 +47,8 @@ def balance(estimate: Estimate) -> Figure:
     shown = [name for name in rows if uneven[name] > EVEN or name == "all compute"]
     z = [_binned(100 * (rows[name] / rows[name].mean() - 1.0), per) for name in shown]
     seconds = [_binned(rows[name], per) for name in shown]
-    reach = max((float(np.max(np.abs(row))) for row in z), default=0.0) or 1.0
+    reach = max((float(np.max(np.abs(row))) for row in z), default=0.0)
+    reach = max(reach, 1.0)  # per cent
     names = labels(shown, 34)
     x = [int(i * per) for i in range(len(z[0]))] if z else []
     trace = {

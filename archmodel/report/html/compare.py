@@ -167,7 +167,7 @@ def ratios(named: Named, values: Outputs) -> Figure:
         "xaxis": {
             "ticksuffix": " %",
             "title": {"text": f"against {label(named[0][0], 40)}"},
-            "range": [min(ends) - 0.22 * reach, max(ends) + 0.22 * reach],
+            "range": [max(min(ends) - 0.22 * reach, -125.0), max(ends) + 0.22 * reach],
         },
         "yaxis": {
             "tickvals": list(range(len(names))),

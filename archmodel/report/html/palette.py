@@ -7,6 +7,7 @@ colour vision and stand out from either background. `tests/report/html/test_pale
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any
 
@@ -84,6 +85,9 @@ _OUTERMOST = ("compute", "host", "scale_up", "scale_out")
 
 def of_path(path: str) -> str:
     """The colour of a field of a design by what it belongs to."""
+    tier = re.search(r"\.tiers\.([^.]+)\.", path)
+    if tier and "latency" not in path:
+        return colour(tier[1])
     for word, name in _WORDS:
         if word in path:
             return colour(name)

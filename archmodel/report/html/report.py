@@ -27,11 +27,13 @@ def report(estimate: Estimate) -> Page:
     listed = tables.inputs(design)
     assumed = len(assumptions(design))
     figures = tables.published(estimate)
+    held = [table for table in (tables.tiers(estimate), tables.caches(estimate)) if table.rows]
     sections = [
         Section("where", "Where the time goes", [waterfall(estimate), tables.phases(estimate)]),
         Section("time", "Timeline", [timeline(estimate, laws.hints(known))]),
         Section("kernels", "Kernels and traffic", [roofline(estimate), traffic(estimate)], beside=True),
         Section("ranks", "Ranks", [memory(estimate), balance(estimate)], beside=True),
+        *([Section("below", "Memories and caches", held)] if held else []),
         Section("levers", "What one percent more buys", [elasticities(estimate)]),
         *([Section("facts", "Predicted against published", [figures])] if figures.rows else []),
         Section("tables", "Embedding tables", [tables.plan(design)] if len(design.placement.tables) else [_NONE]),

@@ -148,7 +148,7 @@ window.archmodelDraw = function ({ page, tables, narrow, theme, element }) {
       const scale = scales[at];
       const anchor = at === 0 && dims.length > 1 ? "start" : at === dims.length - 1 ? "end" : "middle";
       const place = at === 0 ? 2 : at === dims.length - 1 ? width - 2 : x[at];
-      const room = Math.max(Math.floor((1.7 * width) / dims.length / 6.8), 9);
+      const room = Math.max(Math.floor((1.4 * width) / dims.length / 6.8), 9);
       const name = plain(d.label).replace(/^system\.(node\.)?/, "") + (d.unit ? " [" + plain(d.unit) + "]" : "");
       const said = name.length > room ? "\u2026" + name.slice(1 - room) : name;
       svg.append(drawn("text", { x: place, y: 13 + (at % 2) * 15, "text-anchor": anchor, class: "name" }, said));

@@ -112,6 +112,35 @@ def _ranks(design: Design, shards: np.ndarray[tuple[int, ...], np.dtype[np.int64
     return said if scope == "rank" else f"node{'s' if len(homes) > 1 else ''} {said}"
 
 
+def tiers(estimate: Estimate) -> Table:
+    """A row per memory of a node: what an iteration moves there on the busiest node, and how long it lasts."""
+    rows: list[list[Cell]] = []
+    for use in estimate.tiers.values():
+        days = float(np.min(use.lifetime_days))
+        moved = (use.read, use.read_moved, use.written, use.written_moved)
+        lasts: Cell = count(round(days)) if np.isfinite(days) else ("", None)
+        rows.append([use.tier.upper(), *(_some(x, "bytes") for x in moved), share(float(np.max(use.busy))), lasts])
+    columns = [
+        ("node memory", ""), ("read", "B"), ("medium reads", "B"), ("written", "B"), ("medium writes", "B"),
+        ("busy", "fraction"), ("days until worn out", "number"),
+    ]  # fmt: skip
+    return Table("tiers", columns, rows)
+
+
+def caches(estimate: Estimate) -> Table:
+    """A row per route with caches, of all ranks together."""
+    rows: list[list[Cell]] = []
+    for use in estimate.caches.values():
+        counts = (use.indices, use.rows, use.fetched, use.written)
+        rates = [share(use.row_hit_rate, 1), share(use.hit_rate, 1)]
+        rows.append([use.route, *(count(round(x)) for x in counts), *rates])
+    columns = [
+        ("cache", ""), ("indices", "number"), ("distinct rows", "number"), ("fetched", "number"),
+        ("written home", "number"), ("hits of rows", "fraction"), ("hits of indices", "fraction"),
+    ]  # fmt: skip
+    return Table("caches", columns, rows)
+
+
 def published(estimate: Estimate) -> Table:
     """A row per published figure of the design."""
     rows: list[list[Cell]] = []

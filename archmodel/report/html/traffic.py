@@ -43,16 +43,17 @@ def flows(estimate: Estimate) -> Flows:
 
 def used(estimate: Estimate) -> dict[str, float]:
     """Share of the iteration in which each memory or link is at work: bytes over what its bandwidth could move, links
-    by the time that their stream is occupied on the busiest rank."""
+    by the time that their stream is occupied on the busiest rank, memories of the node as `Estimate.tiers` says."""
     period = float(estimate.iteration_time)
     shares = {
         stream: float(np.max(estimate.busy(stream))) / period
         for stream in ("scale_up", "scale_out")
         if np.max(estimate.busy(stream)) > 0
     }
+    tiers = {f"{use.tier} memory": float(np.max(use.busy)) for use in estimate.tiers.values()}
     moved = sum(amount for (_, carrier), amount in flows(estimate).items() if carrier == DEVICE)
     bandwidth = float(np.ravel(estimate.design.system.gpu.memory.bandwidth)[0])
-    return {DEVICE: moved / bandwidth / period, **shares} if moved else shares
+    return {**tiers, **({DEVICE: moved / bandwidth / period} if moved else {}), **shares}
 
 
 def traffic(estimate: Estimate) -> Figure:

@@ -11,7 +11,7 @@ import pytest
 import archmodel as am
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.result import Estimate
-from archmodel.report.html import laws
+from archmodel.report.html import laws, tables
 from archmodel.report.html.balance import loads
 from archmodel.report.html.figure import Figure
 from archmodel.report.html.memory import memory
@@ -19,13 +19,18 @@ from archmodel.report.html.notebook import FIGURES
 from archmodel.report.html.roofline import kernels
 from archmodel.report.html.stack import pieces
 from archmodel.report.html.timeline import timeline
-from archmodel.report.html.traffic import flows, traffic
+from archmodel.report.html.traffic import flows, traffic, used
 from archmodel.report.html.waterfall import stretches, waterfall
 from archmodel.report.ranks import busiest_and_median, on_rank
 from tests.report.html.conftest import HOSTILE
 
-CATALOGUE = ("neo_a_zionex_16x8", "resnet50_torus3d_4x4x4", "nvidia_dlrm_small_1xa100_inference")
-"""Many ranks and tables; layers on an accelerator; one rank that only serves."""
+CATALOGUE = (
+    "neo_a_zionex_16x8",
+    "resnet50_torus3d_4x4x4",
+    "nvidia_dlrm_small_1xa100_inference",
+    "neo_f_zionex_4x8_ssd",
+)
+"""Many ranks and tables; layers on an accelerator; one rank that only serves; tiers and caches."""
 
 
 @pytest.fixture(scope="module", params=["two nodes", *CATALOGUE])
@@ -181,6 +186,15 @@ def test_flows_are_all_bytes_of_the_program(each: Estimate) -> None:
     )
     assert total == pytest.approx(wanted)
     assert sum(traffic(each).data[0]["link"]["value"]) == pytest.approx(wanted)
+
+
+def test_memories_of_the_node_are_as_busy_as_the_estimate_says(each: Estimate) -> None:
+    busy = used(each)
+    assert {tier: busy[f"{tier} memory"] for tier in each.tiers} == {
+        tier: float(np.max(use.busy)) for tier, use in each.tiers.items()
+    }
+    assert [line[0] for line in tables.tiers(each).rows] == [tier.upper() for tier in each.tiers]
+    assert [line[0] for line in tables.caches(each).rows] == list(each.caches)
 
 
 def test_a_figure_of_many_points_or_no_such_name_is_refused(answer: Estimate) -> None:

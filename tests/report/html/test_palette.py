@@ -76,6 +76,8 @@ def test_ink_is_readable(theme: str) -> None:
 def test_a_name_has_one_colour_whatever_it_is() -> None:
     assert palette.colour("a new tier") == palette.colour("a new tier") in palette.SERIES
     assert palette.colour("memory") == palette.colour("hbm") == palette.of_path("system.node.gpu.hbm.bandwidth")
+    assert palette.of_path("system.node.host.tiers.ssd.memory.read_iops") == palette.colour("ssd")
+    assert palette.of_path("system.node.host.tiers.new.memory.bandwidth") == palette.colour("new")
     assert palette.of_streams(("scale_up", "scale_out")) == palette.of_path("system.node.nic.bandwidth")
 
 
