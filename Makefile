@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format renew docs wheel clean
+.PHONY: help setup demo test lint format renew docs studies wheel clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -49,6 +49,9 @@ renew: $(STAMP) ## renew the output that README.md and docs/ show
 docs: $(STAMP) ## build the manual into docs/_build/html; a warning is an error
 	@$(BIN)/sphinx-build -j 2 -q -W --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+studies: $(STAMP) ## run every study into docs/gallery, with an index page
+	@$(BIN)/python studies/_gallery.py -o docs/gallery $(ARGS)
 
 wheel: $(STAMP) ## build dist/*.whl with the catalogue of designs inside
 	@$(BIN)/python -m pip wheel --quiet --no-deps -w dist .
