@@ -45,7 +45,10 @@ class Entry:
             return [[sys.executable, str(self.source), "-o", str(self.page)]]
         table = self.page.with_suffix(".parquet")
         run = [sys.executable, "-m", "archmodel"]
-        return [[*run, "search", str(self.source), "-o", str(table)], [*run, "report", str(table), "-o", str(self.page)]]
+        return [
+            [*run, "search", str(self.source), "-o", str(table)],
+            [*run, "report", str(table), "-o", str(self.page)],
+        ]
 
     def run(self) -> str:
         """Makes the page; what went wrong, or nothing."""

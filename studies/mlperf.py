@@ -165,8 +165,7 @@ def claims() -> list[Claim]:
             summary(),
             f"{len(over)} of {len(held)} held-out predictions are too fast. What the model leaves out (stalls of the host, "
             "clocks under load) can only slow a machine down; constants that were fitted on one machine and carried to "
-            "another err either way. "
-            + (f"Beyond 20 %: {said}." if missed else "None is off by more than 20 %."),
+            "another err either way. " + (f"Beyond 20 %: {said}." if missed else "None is off by more than 20 %."),
         )
     ]
 

@@ -29,7 +29,11 @@ from archmodel.search.baselines import BASELINES, baseline, differencing, greedy
 from archmodel.search.options import NoPlan
 from archmodel.search.solver import solve
 
-DESIGNS = {"8 H100": "mlperf_dcnv2_dgx_h100", "8 x 8 H100": "mlperf_dcnv2_eos_8x8", "16 x 8 H100": "mlperf_dcnv2_eos_16x8"}
+DESIGNS = {
+    "8 H100": "mlperf_dcnv2_dgx_h100",
+    "8 x 8 H100": "mlperf_dcnv2_eos_8x8",
+    "16 x 8 H100": "mlperf_dcnv2_eos_16x8",
+}
 """MLPerf Training v3.1 with HugeCTR. The plan of 8 GPUs is from a log; the others follow the submitters' rule."""
 GIB = 1024.0**3
 CLAIMS = (
@@ -267,7 +271,9 @@ COLUMNS = (
 def hugectr_blocks() -> list[Figure | Table]:
     """Largest costs under HugeCTR's yardstick."""
     results = {title: under_hugectr(title) for title in HUGECTR}
-    said = "; ".join(f"{t}: {f[0].value:g} published, {f[1].value:g} ours, at least {f[1].bound:.4g}" for t, f in results.items())
+    said = "; ".join(
+        f"{t}: {f[0].value:g} published, {f[1].value:g} ours, at least {f[1].bound:.4g}" for t, f in results.items()
+    )
     figure = bars(
         "hugectr", "Largest cost of a GPU or node, as HugeCTR counts", f"{said}.", list(results),
         {p: [of(f, p).value for f in results.values()] for p in ("published (HugeCTR)", "ours")},
@@ -287,7 +293,11 @@ def torchrec_blocks() -> list[Figure | Table]:
     names = [found[0].task for found in results]
     ours = [of(found, "ours") for found in results]
     rules = [best_greedy(found) for found in results]
-    uniform = [min((o for o in f if o.planner.startswith("all ") and o.fits), key=lambda o: o.value, default=None) for f in results]
+    whole = [of(found, "all table-wise") for found in results]
+    uniform = [
+        min((o for o in f if o.planner.startswith("all ") and o.fits), key=lambda o: o.value, default=None)
+        for f in results
+    ]
     worst = max(ours, key=lambda o: o.gap)
     ahead = [r.value / o.value - 1 for r, o in zip(rules, ours, strict=True) if r.fits]
     said = (
@@ -295,7 +305,8 @@ def torchrec_blocks() -> list[Figure | Table]:
         f"{max(ahead):.0%} slower than ours, in the middle {np.median(ahead):.0%}."
     )
     series = {
-        "best greedy": [r.value / r.bound if r.fits else 0.0 for r in rules],
+        "best published rule (whole tables)": [r.value / r.bound if r.fits else 0.0 for r in rules],
+        "ours, whole tables only": [o.value / o.bound if o.fits else 0.0 for o in whole],
         "best uniform kind": [u.value / u.bound if u else 0.0 for u in uniform],
         "ours": [o.value / o.bound for o in ours],
     }
@@ -316,10 +327,13 @@ def torchrec_blocks() -> list[Figure | Table]:
 def claims() -> list[Claim]:
     """What was published, what comes out, and why."""
     mlperf = {t: under_estimate(t) for t in DESIGNS}
-    gains = ", ".join(f"{of(f, 'published (HugeCTR)').value / of(f, 'ours').value - 1:+.1%} on {t}" for t, f in mlperf.items())
+    gains = ", ".join(
+        f"{of(f, 'published (HugeCTR)').value / of(f, 'ours').value - 1:+.1%} on {t}" for t, f in mlperf.items()
+    )
     cost = {t: under_hugectr(t) for t in HUGECTR}
     results = all_torchrec()
     ahead = [best_greedy(f).value / of(f, "ours").value - 1 for f in results if best_greedy(f).fits]
+    whole = [best_greedy(f).value / of(f, "all table-wise").value - 1 for f in results if best_greedy(f).fits]
     large = of(results[-1], "ours")
     return [
         Claim(
@@ -335,7 +349,8 @@ def claims() -> list[Claim]:
         Claim(
             "; ".join(f"{who}: {what}" for who, what in CLAIMS) + ".",
             f"On {len(results)} drawn tasks under TorchRec's planner cost, the best of six published rules is "
-            f"{np.median(ahead):.0%} slower than ours in the middle and {max(ahead):.0%} at most. {large.task} are planned "
+            f"{np.median(ahead):.0%} slower than ours in the middle and {max(ahead):.0%} at most. Most of that is what rules "
+            f"that keep tables whole cannot do: held to whole tables, ours is at most {max(whole):.0%} ahead of them. {large.task} are planned "
             f"{large.gap:.2%} above a proven bound.",
             "Papers measure kernels of their own traces, which are not public as tables; these tasks are drawn from Criteo's "
             "tables, and TorchRec's cost is a model, with no term for skew or for kernels that share a launch. The "
