@@ -96,11 +96,14 @@ def entries(folder: Path, out: Path, names: Sequence[str] = ()) -> list[Entry]:
 
 
 STYLE = (
-    "body{margin:0 auto;max-width:900px;padding:16px;font:15px/1.5 system-ui,sans-serif;color:#20242c;background:#f4f5f7}"
+    "body{margin:0 auto;max-width:900px;padding:16px;font:15px/1.5 system-ui,sans-serif;"
+    "color:#20242c;background:#f4f5f7}"
     "h1{font-size:22px}ul{list-style:none;padding:0}li{background:#fff;border:1px solid #dde1e7;border-radius:8px;"
     "padding:10px 14px;margin:0 0 10px;overflow-wrap:anywhere}a{color:#2f6db5;font-weight:600;text-decoration:none}"
     "a:hover{text-decoration:underline}p{margin:4px 0 0}small{color:#5b6472}.bad{border-color:#b3261e}"
-    "@media (prefers-color-scheme:dark){body{color:#e4e7ec;background:#101216}li{background:#191c22;border-color:#333943}"
+    "@media "
+    "(prefers-color-scheme:dark){body{color:#e4e7ec;background:#101216}"
+    "li{background:#191c22;border-color:#333943}"
     "a{color:#7fb2ee}small{color:#a2abb8}}"
 )
 

@@ -76,7 +76,10 @@ def time_figure() -> Figure:
     )
     return bars(
         "time", "Where the time goes", said, [short(n) for n in names],
-        {k[0]: [one.get(k, 0.0) / float(e.iteration_time) for one, e in zip(made, found.values(), strict=True)] for k in keys},
+        {
+            k[0]: [one.get(k, 0.0) / float(e.iteration_time) for one, e in zip(made, found.values(), strict=True)]
+            for k in keys
+        },
         {"tickformat": ".0%", "title": {"text": "share of the iteration"}}, stacked=True,
         colours={k[0]: k[1] for k in keys},
         note="As the rank that computes most sees it. Shares beyond 100 % are exchanges that wait at the same time.",
@@ -96,7 +99,8 @@ def times_figure() -> Figure:
     axis = {**seconds_axis(), "type": "log"}
     kinds = [f"{short(f.id)}{' *' if f.calibrated else ''}" for f in facts_]
     return bars("iterations", "Iteration time, predicted and published", said, kinds,
-                {"predicted": predicted, "published": measured}, axis, note="* a constant was fitted on it")  # fmt: skip
+                {"predicted": predicted, "published": measured}, axis,
+                note="* a constant was fitted on it")  # fmt: skip
 
 
 def binding() -> Table:
@@ -146,7 +150,8 @@ def summary() -> str:
     held, fitted = errors_of(calibrated=False), errors_of(calibrated=True)
     inside = sum(e <= 0.2 for e in held)
     return (
-        f"{plural(len(held), 'result')} held out: mean absolute error {np.mean(held):.1%}, median {np.median(held):.1%}, "
+        f"{plural(len(held), 'result')} held out: mean absolute error {np.mean(held):.1%}, median "
+        f"{np.median(held):.1%}, "
         f"{inside} within 20 %; {len(fitted)} used for calibration: {np.mean(fitted):.1%}."
     )
 
@@ -159,11 +164,13 @@ def claims() -> list[Claim]:
     said = "; ".join(f"{short(r.id)} {signed(r.error)} ({r.note or 'reason not known'})" for r in missed)
     return [
         Claim(
-            f"{plural(len(rows()), 'result')} of MLPerf Training v2.1 to v4.0 with HugeCTR, from one server of A40s to 128 "
+            f"{plural(len(rows()), 'result')} of MLPerf Training v2.1 to v4.0 with HugeCTR, from one server of A40s "
+            f"to 128 "
             "H100. Samples per second are derived from the time stamps of the result logs; they are not an official "
             "metric and not verified by MLCommons.",
             summary(),
-            f"{len(over)} of {len(held)} held-out predictions are too fast. What the model leaves out (stalls of the host, "
+            f"{len(over)} of {len(held)} held-out predictions are too fast. What the model leaves out (stalls of "
+            f"the host, "
             "clocks under load) can only slow a machine down; constants that were fitted on one machine and carried to "
             "another err either way. " + (f"Beyond 20 %: {said}." if missed else "None is off by more than 20 %."),
         )
@@ -178,7 +185,10 @@ def build() -> Study:
         summary(),
         claims(),
         [
-            section("score", "Scoreboard", board.by_group(rates), board.against(rates, "sample_rate"), board.errors(rates)),
+            section(
+                "score", "Scoreboard",
+                board.by_group(rates), board.against(rates, "sample_rate"), board.errors(rates),
+            ),
             section("iterations", "Iterations", times_figure(), time_figure()),
             section("bounds", "What binds each", by_resource(), binding()),
         ],

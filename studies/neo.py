@@ -1,4 +1,5 @@
-"""Neo on ZionEX (arXiv 2104.05158): scaling, kinds of sharding, wire precision, memory tiers, 12T parameters, CPU servers.
+"""Neo on ZionEX (arXiv 2104.05158): scaling, sharding, precision on the wire, caches, 12T parameters, CPU servers.
+
 
     python studies/neo.py [-o neo.html]
 
@@ -250,7 +251,8 @@ def sharding_blocks(model: str) -> list[Figure | Table]:
     )  # fmt: skip
     rows: list[list[Cell]] = [
         [
-            s.name, quantity(t, "seconds"), quantity(s.answer.throughput, "sample_rate"), share(times[first] / t - 1, signed=True),
+            s.name, quantity(t, "seconds"), quantity(s.answer.throughput, "sample_rate"), 
+            share(times[first] / t - 1, signed=True),
             "yes" if s.answer.fits else "no", s.kinds,
         ]
         for s, t in zip(steps, times, strict=True)
@@ -294,7 +296,8 @@ def wire_figure() -> Figure:
     names = list(found)
     at = names.index("fp16 forward, bf16 back (Neo)")
     said = f"Neo's 16-bit exchanges make an iteration {times[0] / times[at]:.2f}x as fast as fp32 ones; " + (
-        f"fp8 lookups and bf16 dense gradients would add {times[at] / times[-1] - 1:.0%}, priced by bytes alone: what it does to accuracy is not modelled."
+        f"fp8 lookups and bf16 dense gradients would add {times[at] / times[-1] - 1:.0%}, priced by bytes alone: "
+        f"what it does to accuracy is not modelled."
     )
     made = [pieces(e) for e in found.values()]
     keys = list(dict.fromkeys(key for one in made for key in one if key[0] != "waiting"))
@@ -310,7 +313,8 @@ def wire_figure() -> Figure:
 
 @dataclass(frozen=True)
 class Hold:
-    """What model F takes in one form: bytes of tables and optimizer state, and the fewest nodes that hold it with a batch
+    """What model F takes in one form: bytes of tables and optimizer state, and the fewest nodes that hold it with "
+    "a batch
     of 65,536 (0: twice what the pool of memory asks for does not)."""
 
     name: str
@@ -383,7 +387,7 @@ def cache_figure() -> Figure:
     said = f"Best of these: {best}, {times['no cache'] / times[best]:.2f}x as fast as tables without a cache."
     return bars("caches", "Model F on 128 GPUs, rows of host memory cached in HBM", said, list(times),
                   {"iteration": list(times.values())}, seconds_axis(),
-                  note="Least recently used of 32 ways, fetched one batch ahead; tables beside the caches fill HBM first.")  # fmt: skip
+                  note="Least recently used of 32 ways, fetched one batch ahead; other tables fill HBM first.")  # fmt: skip
 
 
 # --- CPU servers ------------------------------------------------------------------------------------------------
@@ -469,19 +473,25 @@ def claims() -> list[Claim]:
     best = float(PUBLISHED_A * bound / a.samples)
     return [
         Claim(
-            "Model A (793B parameters) trains at 1.2 M samples/s on 128 A100, 54.6 ms for 65,536 samples. The figure is "
+            "Model A (793B parameters) trains at 1.2 M samples/s on 128 A100, 54.6 ms for 65,536 samples. The "
+            "figure is "
             "remembered, not checked against the paper.",
-            f"{show(a.throughput, 'sample_rate')}, {show(a.iteration_time, 'seconds')} ({a.throughput / PUBLISHED_A - 1:+.0%}); "
+            f"{show(a.throughput, 'sample_rate')}, {show(a.iteration_time, 'seconds')} "
+            f"({a.throughput / PUBLISHED_A - 1:+.0%}); "
             f"{a.exposed_communication / a.iteration_time:.0%} of it is exposed communication, bound by the NICs.",
             "The exchange is proportional to the number of tables, which the paper does not give; 1,000 are assumed. "
-            f"With these tables no plan is below {show(bound, 'seconds')}, {best:.2f} times the published time, so placement "
-            "alone cannot close the gap: fewer tables, fewer wide ones, or an exchange hidden behind more compute would.",
+            f"With these tables no plan is below {show(bound, 'seconds')}, {best:.2f} times the published time, so "
+            f"placement "
+            "alone cannot close the gap: fewer tables, fewer wide ones, or an exchange hidden behind more compute "
+            "would.",
         ),
         Claim(
             "Better sharding and 16-bit exchanges were each worth tens of percent on model A; the paper's own figures "
             "could not be read here, so none is held against ours.",
-            f"From tables placed in turns to the planner's best, {times[1] / min(times) - 1:+.0%}; placed at random they do "
-            f"not fit and would be {times[0] / min(times):.2f}x as slow. Cutting columns or rows gains nothing more. Exchanges in 16 instead of 32 bit: {w[0] / w[2] - 1:+.0%}.",
+            f"From tables placed in turns to the planner's best, {times[1] / min(times) - 1:+.0%}; placed at random "
+            f"they do "
+            f"not fit and would be {times[0] / min(times):.2f}x as slow. Cutting columns or rows gains nothing "
+            f"more. Exchanges in 16 instead of 32 bit: {w[0] / w[2] - 1:+.0%}.",
             "Tables of model A are assumed to have equal rows and pooling. Real ones differ by orders of magnitude, "
             "which makes a good plan worth more and gives the other kinds of sharding something to do.",
         ),
@@ -490,7 +500,8 @@ def claims() -> list[Claim]:
             "on 16 nodes (5.1 TB of HBM and 24 TB of DDR).",
             f"{show(full.bytes, 'bytes')} and {show(half.bytes, 'bytes')}; {full.nodes} nodes and {half.nodes}. On 16 "
             f"nodes rows spread over all GPUs take {show(f_times[0], 'seconds')}, the planner's mix "
-            f"{show(min(f_times), 'seconds')} ({f_times[0] / min(f_times):.1f}x): rows stay inside nodes, and rows of host "
+            f"{show(min(f_times), 'seconds')} ({f_times[0] / min(f_times):.1f}x): rows stay inside nodes, and rows "
+            f"of host "
             "memory are cached in HBM.",
             "Bytes are arithmetic and agree; 0.19 TB of optimizer state is left out of the published 24. No throughput "
             "of model F is published. 64 equal tables are assumed.",
@@ -513,7 +524,8 @@ def build() -> Study:
     f_steps, _ = ablation("f")
     f_gain = float(f_steps[0].answer.iteration_time) / float(f_steps[-1].answer.iteration_time)
     takeaway = (
-        f"Model A on 128 GPUs: {show(a.throughput, 'sample_rate')} predicted, 1.2 M published; the planner makes model F "
+        f"Model A on 128 GPUs: {show(a.throughput, 'sample_rate')} predicted, 1.2 M published; the planner makes "
+        f"model F "
         f"{f_gain:.1f}x as fast as row-wise; 40x over CPU servers means {few:.0f} to {many:.0f} of them."
     )
     return Study(
@@ -531,7 +543,8 @@ def build() -> Study:
 
 
 _SERVERS = (
-    "studies/neo/cpu_server.yaml: two Skylake sockets of 18 cores, 256 GB, 25 Gbit/s; every value is assumed or from the "
+    "studies/neo/cpu_server.yaml: two Skylake sockets of 18 cores, 256 GB, 25 Gbit/s; every value is assumed or "
+    "from the "
     "source it names. Each server is trainer and parameter server at once."
 )
 
