@@ -7,6 +7,7 @@ The page is one of `archmodel.report.html`: the same palette, themes, sortable t
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,6 +91,10 @@ def main(describe: str | None, build: Callable[[], Study], name: str, arguments:
     return 0
 
 
+MARKERS = (("diamond-open", palette.CALIBRATED), ("square-open", palette.NEUTRAL))
+"""Of points beside curves: the first series, the second."""
+
+
 # --- figures ----------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +124,7 @@ def bars(
             "tickvals": at, "ticktext": labels(list(names), 34), "range": [len(names) - 0.4, -0.6],
             "fixedrange": True, "showgrid": False,
         },
-        **across(marks or {}, "x"),
+        **across(marks or {}, "x", log=axis.get("type") == "log"),
     }  # fmt: skip
     narrow = {"yaxis.ticktext": labels(list(names), 18), "yaxis.tickfont.size": 9}
     height = 120 + (26 if marks else 0) + max(thick, 24) * len(names)
@@ -142,16 +147,18 @@ def curves(
     data += [
         {
             "type": "scatter", "mode": "markers", "name": label(key), "x": list(a), "y": list(b),
-            "marker": {"symbol": "diamond-open", "size": 12, "color": palette.CALIBRATED, "line": {"width": 2.5}},
+            "marker": {"symbol": symbol, "size": 12, "color": colour, "line": {"width": 2.5}},
         }
-        for key, (a, b) in (points or {}).items()
+        for (key, (a, b)), (symbol, colour) in zip((points or {}).items(), MARKERS, strict=False)
     ]  # fmt: skip
-    layout = {"xaxis": dict(x), "yaxis": dict(y), "hovermode": "closest", "showlegend": True, **across(marks or {})}
+    layout: dict[str, Any] = {"xaxis": dict(x), "yaxis": dict(y), "hovermode": "closest", "showlegend": True}
+    layout |= across(marks or {}, log=y.get("type") == "log")
     return Figure(name, title, takeaway, data, layout, height=height, note=note)
 
 
-def across(marks: Mapping[str, float], axis: str = "y") -> dict[str, Any]:
-    """Dotted lines at values of an axis, with their names."""
+def across(marks: Mapping[str, float], axis: str = "y", *, log: bool = False) -> dict[str, Any]:
+    """Dotted lines at values of an axis, with their names. On a logarithmic axis plotly takes the place of
+    a line as it is and that of a text as its logarithm."""
     if not marks:
         return {}
     other = "y" if axis == "x" else "x"
@@ -160,11 +167,19 @@ def across(marks: Mapping[str, float], axis: str = "y") -> dict[str, Any]:
         {**line, f"{axis}0": v, f"{axis}1": v, "line": {"color": palette.NEUTRAL, "width": 1.5, "dash": "dot"}}
         for v in marks.values()
     ]
-    place = {"showarrow": False, f"{other}ref": "paper", f"{other}": 0 if axis == "x" else 1}
+    place = {"showarrow": False, f"{other}ref": "paper", f"{other}": 1}
     anchor = {"yanchor": "bottom", "xanchor": "right"} if axis == "y" else {"yanchor": "bottom", "xanchor": "center"}
     notes = [
-        {**place, **anchor, axis: v, "text": label(k), "font": {"size": 11}, "bgcolor": "rgba(127,127,127,.12)"}
+        {
+            **place,
+            **anchor,
+            axis: math.log10(v) if log else v,
+            "text": label(k),
+            "font": {"size": 11},
+            "bgcolor": "rgba(127,127,127,.12)",
+        }
         for k, v in marks.items()
+        if k
     ]
     return {"shapes": shapes, "annotations": notes}
 
@@ -179,3 +194,15 @@ def drawn(name: str, title: str, takeaway: str, figure: Any, *, height: int = 40
 def section(name: str, title: str, *blocks: Block, note: str = "", beside: bool = False) -> Section:
     """A section of a page."""
     return Section(name, title, blocks, beside, note)
+
+
+def head(title: str, takeaway: str) -> str:
+    """What a page of plain plotly begins with: title, description for the gallery, and a style for any width."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="description" content="{markup(takeaway)}">\n<title>{markup(title)}</title>\n'
+        "<style>body{margin:0 auto;max-width:1240px;padding:0 12px 24px;font:14px/1.45 system-ui,sans-serif;color:#20242c}"
+        "h1{font-size:22px}h2{font-size:17px}pre{overflow-x:auto;font-size:12px}</style></head>\n"
+        f"<body><h1>{markup(title)}</h1><p>{markup(takeaway)}</p>\n"
+    )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from _page import head
 
 from archmodel import catalogue, source
 from archmodel.components.base import Component
@@ -291,7 +292,9 @@ def page(found: list[Row]) -> str:
     from plotly import graph_objects as go
     from plotly.io import to_html
 
-    parts = ["<!doctype html><meta charset='utf-8'><title>RecNMP</title><h1>RecNMP: predicted and published</h1>"]
+    errors = [abs(row.error) for row in found if row.error is not None]
+    said = f"{len(errors)} published figures: mean absolute error {np.mean(errors):.1%}, largest {max(errors):.1%}."
+    parts = [head("RecNMP: near-memory lookups, predicted against published", said)]
     for index, target in enumerate(dict.fromkeys(row.target for row in found)):
         here = [row for row in found if row.target == target]
         cases = [row.case for row in here]

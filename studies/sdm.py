@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _page import head
 
 from archmodel import catalogue, source
 from archmodel.memory.access import AccessFamily
@@ -249,7 +250,7 @@ def page(found: list[Row]) -> str:
     from plotly.io import to_html
 
     parts = [
-        "<!doctype html><meta charset='utf-8'><title>Rows from drives</title><h1>Embedding rows read from drives</h1>",
+        head("Embedding rows read from drives", DIFFERENCES[1]),
         "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in DIFFERENCES) + "</ul>",
     ]
     for index, target in enumerate(dict.fromkeys(row.target for row in found)):

@@ -1,6 +1,6 @@
 """MLPerf DCNv2 on one DGX H100: what faster HBM, faster NVLink and a larger batch buy, alone and together.
 
-    python studies/sweep_dcnv2.py [--html FILE] [--out DIR]
+    python studies/sweep_dcnv2.py [-o sweep_dcnv2.html] [--out DIR]
 
 HBM bandwidth from about that of an A100 to twice that of a B200, scale-up bandwidth from a quarter to four times that
 of NVLink 4, four batches from a quarter to four times the published one: 6,400 points, each an evaluation of 73 ops.
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from _page import head
 
 import archmodel as am
 
@@ -66,16 +67,35 @@ def balance(table: am.Results) -> list[str]:
     return lines
 
 
-def main() -> int:
+def page(table: am.Results) -> str:
+    """Throughput over HBM bandwidth at the narrowest, the design's and the widest link, and the lines of the report."""
+    from plotly.io import to_html
+
+    at = table[BATCH] == 55_296
+    grid = np.reshape(table["throughput"][at], (40, 40))
+    said = (
+        f"At the published batch, eight times the HBM bandwidth gives {grid[-1, 0] / grid[0, 0]:.2f}x on the slowest link and "
+        f"{grid[-1, -1] / grid[0, -1]:.2f}x on the fastest."
+    )
+    parts = [head("DCNv2 on a DGX H100: HBM, NVLink and batch", said)]
+    links = np.unique(table[LINK])
+    for index, link in enumerate((links[0], links[len(links) // 2], links[-1])):
+        figure = table.only(table[LINK] == link).figure(x=HBM, color=BATCH)
+        figure.update_layout(title=f"scale-up at {link / 1e9:,.0f} GB/s", xaxis_type="log")
+        parts.append(to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"link-{index}"))
+    parts.append("<pre>" + "\n".join([*report(table), "", *balance(table)]) + "</pre>")
+    return "\n".join(parts)
+
+
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--html", type=Path, help="draw throughput over HBM bandwidth at the widest link here")
+    parser.add_argument("-o", "--output", type=Path, default=Path("sweep_dcnv2.html"), help="the page to write")
     parser.add_argument("--out", type=Path, help="folder for the table")
-    wanted = parser.parse_args()
+    wanted = parser.parse_args(arguments)
     table = swept(wanted.out)
     print("\n".join([*report(table), "", *balance(table)]))
-    if wanted.html:
-        widest = table[LINK] == table[LINK].max()
-        table.only(widest).figure(x=HBM, color=BATCH).write_html(wanted.html, include_plotlyjs="cdn", div_id="sweep")
+    wanted.output.write_text(page(table), encoding="utf-8")
+    print(f"\nfigures in {wanted.output}")
     return 0
 
 
