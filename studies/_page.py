@@ -202,7 +202,8 @@ def head(title: str, takeaway: str) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="description" content="{markup(takeaway)}">\n<title>{markup(title)}</title>\n'
-        "<style>body{margin:0 auto;max-width:1240px;padding:0 12px 24px;font:14px/1.45 system-ui,sans-serif;color:#20242c}"
+        "<style>body{margin:0 auto;max-width:1240px;padding:0 12px 24px;color:#20242c;"
+        "font:14px/1.45 system-ui,sans-serif}"
         "h1{font-size:22px}h2{font-size:17px}pre{overflow-x:auto;font-size:12px}</style></head>\n"
         f"<body><h1>{markup(title)}</h1><p>{markup(takeaway)}</p>\n"
     )

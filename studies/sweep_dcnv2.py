@@ -74,8 +74,8 @@ def page(table: am.Results) -> str:
     at = table[BATCH] == 55_296
     grid = np.reshape(table["throughput"][at], (40, 40))
     said = (
-        f"At the published batch, eight times the HBM bandwidth gives {grid[-1, 0] / grid[0, 0]:.2f}x on the slowest link and "
-        f"{grid[-1, -1] / grid[0, -1]:.2f}x on the fastest."
+        f"At the published batch, eight times the HBM bandwidth gives {grid[-1, 0] / grid[0, 0]:.2f}x on the slowest "
+        f"link and {grid[-1, -1] / grid[0, -1]:.2f}x on the fastest."
     )
     parts = [head("DCNv2 on a DGX H100: HBM, NVLink and batch", said)]
     links = np.unique(table[LINK])

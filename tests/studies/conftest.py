@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +14,6 @@ if str(STUDIES) not in sys.path:
 
 
 @pytest.fixture(scope="module")
-def study(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+def study(request: pytest.FixtureRequest) -> ModuleType:
     """The study that the test module is named after."""
-    yield importlib.import_module(request.module.__name__.rpartition("test_")[2])
+    return importlib.import_module(request.module.__name__.rpartition("test_")[2])
