@@ -48,8 +48,8 @@ class Study:
 
     def html(self) -> str:
         """The page; the takeaway also stands in its description, where the gallery finds it."""
-        first = Section("claims", "What is claimed", [claim.html() for claim in self.claims])
-        text = Page(self.title, self.takeaway, "", [first, *self.parts], self.extra, self.script).html()
+        first = [Section("claims", "What is claimed", [c.html() for c in self.claims])] if self.claims else []
+        text = Page(self.title, self.takeaway, "", [*first, *self.parts], self.extra, self.script).html()
         return text.replace("<title>", f'<meta name="description" content="{markup(self.takeaway)}">\n<title>', 1)
 
     def lines(self) -> list[str]:

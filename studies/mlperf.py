@@ -20,6 +20,7 @@ from archmodel.estimate.result import Estimate
 from archmodel.quantities import show
 from archmodel.report.html import scoreboard as board
 from archmodel.report.html.figure import Figure, seconds_axis
+from archmodel.report.html.palette import SIMILAR, colour
 from archmodel.report.html.stack import pieces
 from archmodel.report.html.table import Cell, Table, count, quantity, share
 from archmodel.report.words import plural, signed
@@ -143,17 +144,18 @@ def reasons() -> Table:
 def by_resource() -> Figure:
     """Shares of the critical path of every system, by resource."""
     found = answers()
-    keys = list(dict.fromkeys(k for e in found.values() for k in e.bound.shares))
+    keys = list(dict.fromkeys(SIMILAR.get(k, k) for e in found.values() for k in e.bound.shares))
+    alike = {k: [s for s in sorted({*SIMILAR, k}) if SIMILAR.get(s, s) == k] for k in keys}
+    shares = [e.bound.shares for e in found.values()]
     tops = [e.bound.resource for e in found.values()]
     counted = {k: tops.count(k) for k in dict.fromkeys(sorted(tops, key=lambda t: -tops.count(t)))}
     said = "Bound by " + ", ".join(f"{k.replace('_', ' ')} on {plural(n, 'system')}" for k, n in counted.items()) + "."
-    from archmodel.report.html.palette import colour
-
     return bars(
         "resources", "The critical path, by what it waits for", said, [short(n) for n in found],
-        {k.replace("_", " "): [e.bound.shares.get(k, 0.0) for e in found.values()] for k in keys},
+        {k.replace("_", " "): [sum(of.get(s, 0.0) for s in alike[k]) for of in shares] for k in keys},
         {"tickformat": ".0%", "range": [0, 1], "title": {"text": "share of the critical path"}}, stacked=True,
         colours={k.replace("_", " "): colour(k) for k in keys},
+        note="Memory with L2, compute with sorting, latency with launches.",
     )  # fmt: skip
 
 

@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from _page import head
+from _page import Study, curves, section
 
 import archmodel as am
+from archmodel.report.html.figure import si_axis
 
 ROOT = Path(__file__).resolve().parent.parent
 DESIGN = ROOT / "designs" / "mlperf_dcnv2_dgx_h100.yaml"
@@ -69,22 +70,30 @@ def balance(table: am.Results) -> list[str]:
 
 def page(table: am.Results) -> str:
     """Throughput over HBM bandwidth at the narrowest, the design's and the widest link, and the lines of the report."""
-    from plotly.io import to_html
-
     at = table[BATCH] == 55_296
     grid = np.reshape(table["throughput"][at], (40, 40))
     said = (
         f"At the published batch, eight times the HBM bandwidth gives {grid[-1, 0] / grid[0, 0]:.2f}x on the slowest "
         f"link and {grid[-1, -1] / grid[0, -1]:.2f}x on the fastest."
     )
-    parts = [head("DCNv2 on a DGX H100: HBM, NVLink and batch", said)]
     links = np.unique(table[LINK])
+    hbm = {"type": "log", "dtick": "D2", **si_axis("B/s", "HBM bandwidth")}
+    figures = []
     for index, link in enumerate((links[0], links[len(links) // 2], links[-1])):
-        figure = table.only(table[LINK] == link).figure(x=HBM, color=BATCH)
-        figure.update_layout(title=f"scale-up at {link / 1e9:,.0f} GB/s", xaxis_type="log")
-        parts.append(to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"link-{index}"))
-    parts.append("<pre>" + "\n".join([*report(table), "", *balance(table)]) + "</pre>")
-    return "\n".join(parts)
+        series, gains = {}, []
+        for batch in BATCHES:
+            mine = table.only((table[LINK] == link) & (table[BATCH] == batch))
+            series[f"batch {batch:,}"] = (mine[HBM].tolist(), mine["throughput"].tolist())
+            gains.append(float(mine["throughput"][-1] / mine["throughput"][0]))
+        what = f"Eight times the HBM bandwidth gives {min(gains):.2f}x to {max(gains):.2f}x."
+        title = f"Scale-up at {link / 1e9:,.0f} GB/s"
+        figures.append(curves(f"link-{index}", title, what, series, hbm, si_axis("/s", "samples per second")))
+    lines = "\n".join([*report(table), "", *balance(table)])
+    parts = [
+        section("links", "Throughput", *figures),
+        section("lines", "In numbers", f'<pre class="block">{lines}</pre>'),
+    ]
+    return Study("DCNv2 on a DGX H100: HBM, NVLink and batch", said, [], parts).html()
 
 
 def main(arguments: list[str] | None = None) -> int:
