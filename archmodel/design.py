@@ -106,7 +106,9 @@ class Design:
     @property
     def layout(self) -> Layout:
         """How ranks sit on nodes."""
-        return Layout(self.system.nodes, self.system.node.gpus)
+        node = self.system.node
+        row = node.scale_up.in_network
+        return Layout(self.system.nodes, node.gpus, 0.0 if row is None else float(np.max(row.fraction)))
 
     @cached_property
     def provenance(self) -> dict[str, source.Provenance]:

@@ -236,14 +236,14 @@ def switch(constants: Mapping[str, float], bandwidth: float, tuner_ll: float = T
 def switch_block(constants: Mapping[str, float], bandwidth: float, tuner_ll: float) -> dict[str, Any]:
     """The fields of a node fabric, but for its name and line rate, as named constants give them.
 
-    A small all-to-all starts as a ring does, and takes two steps: to the peer, and its answer. LL128 and Simple start
-    alike, and their steps are to each other as in NCCL's tuner.
+    A small all-to-all starts as a ring does and takes two steps, to the peer and its answer; one of them is that of any
+    exchange. LL128 and Simple start alike, and their steps are to each other as in NCCL's tuner.
     """
     c = constants
     expected = {name: dict(zip(("base", "step_latency", "fraction"), row, strict=True)) for name, row in TUNER.items()}
     expected["ll"]["fraction"] = tuner_ll
     rounds = {"line": LINE, "channels": CHANNELS, "first_round": FIRST_ROUND}
-    ll = {**_row(c, "ll"), **rounds, "direct_base": c["ll.base"] + 2 * c["latency"], "direct_limit": DIRECT_LIMIT}
+    ll = {**_row(c, "ll"), **rounds, "direct_base": c["ll.base"] + c["latency"], "direct_limit": DIRECT_LIMIT}
     steps = TUNER["ll128"][1] / TUNER["simple"][1]
     ll128 = {
         "base": c["simple.base"],

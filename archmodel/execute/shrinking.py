@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from archmodel.parallel.placement import Placement
@@ -43,9 +43,9 @@ def small_layout(layout: Layout) -> Layout:
     if layout.ranks <= MOST_RANKS:
         return layout
     if layout.nodes == 1:
-        return Layout(1, MOST_RANKS)
+        return replace(layout, local_size=MOST_RANKS)
     local = min(layout.local_size, MOST_RANKS // 2)
-    return Layout(min(layout.nodes, MOST_RANKS // local), local)
+    return replace(layout, nodes=min(layout.nodes, MOST_RANKS // local), local_size=local)
 
 
 def narrowed(widths: Iterable[int]) -> dict[int, int]:

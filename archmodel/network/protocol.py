@@ -65,7 +65,7 @@ class Protocol(Component):
     )
     channels: Count = Field(24, description="most channels that it moves on")
     first_round: Fraction = Field(1.0, description="share of a round by which the first one adds to a step's latency")
-    gather_round: Ratio = Field(0.0, description="rounds that each round of a step that gathers, not reduces, takes on top")
+    gather_round: Ratio = Field(0.0, description="rounds added to each round of a step that gathers, not reduces")
     widening: Seconds = Field(0.0, description="start-up of many channels, over that of one")
     tuner: Tuner | None = Field(
         None, description="what the library expects of it; absent: it is used where it is fastest, up to `limit`"
