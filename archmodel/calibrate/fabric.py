@@ -195,8 +195,6 @@ def _between_nodes(
     rate, count = interfaces
     if rate is None:
         raise CalibrationError('these logs cross nodes; say what one interface carries: --nic "200 Gbit/s"')
-    if "all_to_all" in measured.kind:
-        raise CalibrationError("between nodes only all_reduce, all_gather and reduce_scatter are fitted")
     gpus = {log.size() // log.nodes for log in logs}
     if len(gpus) > 1:
         raise CalibrationError(
@@ -209,12 +207,12 @@ def _between_nodes(
     def machine(constants: Mapping[str, float]) -> Machine:
         return network.in_nodes(node, network.rail_clos(constants, latency), nic, per_node)
 
-    fit = network.search(network.RAIL_START, machine, measured, evaluations)
+    start = network.rail_start(measured)
+    kept = ("latency", *(name for name in network.RAIL_START if name not in start))
+    fit = network.search(start, machine, measured, evaluations)
     block = network.rail_block(fit.constants, latency)
     name = f"network between {_device(logs)} nodes"
-    return _result(
-        name, {"kind": "rail_clos", **block}, fit.constants, ("latency",), measured, logs, fit.errors, in_place
-    )
+    return _result(name, {"kind": "rail_clos", **block}, fit.constants, kept, measured, logs, fit.errors, in_place)
 
 
 def _result(
@@ -338,6 +336,7 @@ _UNITS = {
     "chunk": "bytes",
     "line": "bytes",
     "tree_fraction": "fraction",
+    "direct_fraction": "fraction",
 }
 
 

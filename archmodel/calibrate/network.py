@@ -91,6 +91,9 @@ RAIL_START = {
     "simple.base": 250e-6,
 }
 
+RAIL_DIRECT_START = {"direct_latency": 0.5e-6, "direct_fraction": 0.9, "simple.direct_base": 130e-6}
+"""Constants between nodes that only all-to-alls show."""
+
 RAIL_LATENCY = 30e-6
 """One step over the network, where it cannot be told from start-up."""
 
@@ -213,7 +216,7 @@ def fit_rail_clos(measured: Measurements, scale_up: Switch, nic: Nic, *, gpus: i
     def machine(constants: Mapping[str, float]) -> Machine:
         return in_nodes(scale_up, rail_clos(constants, latency), nic, gpus)
 
-    return search(RAIL_START, machine, measured, 2500)
+    return search(rail_start(measured), machine, measured, 2500)
 
 
 def in_node(scale_up: Switch) -> Machine:
@@ -280,6 +283,16 @@ def transferred(constants: Mapping[str, float], clock: float) -> dict[str, float
     return found
 
 
+def rail_start(measured: Measurements) -> dict[str, float]:
+    """Where the search between nodes begins: constants that these collectives show. All-to-alls alone do not tell the
+    share of their own (`direct_fraction`) from `efficiency`."""
+    kinds = set(measured.kind)
+    if kinds == {"all_to_all"}:
+        alone = {name: x for name, x in RAIL_DIRECT_START.items() if name != "direct_fraction"}
+        return {"efficiency": RAIL_START["efficiency"], "fill": RAIL_START["fill"], **alone}
+    return {**RAIL_START, **(RAIL_DIRECT_START if "all_to_all" in kinds else {})}
+
+
 def rail_clos(constants: Mapping[str, float], latency: float) -> RailClos:
     """The scale-out fabric that named constants describe."""
     return RailClos.model_validate(rail_block(constants, latency))
@@ -287,10 +300,11 @@ def rail_clos(constants: Mapping[str, float], latency: float) -> RailClos:
 
 def rail_block(constants: Mapping[str, float], latency: float) -> dict[str, Any]:
     """Its fields."""
-    c = constants
+    c = {**RAIL_START, **constants}
     rows = {name: _row(c, name) for name in ("ll_narrow", "ll", "simple")}
-    rows["simple"] |= {"fill": c["fill"], "direct_base": c["simple.base"]}
-    return {"efficiency": c["efficiency"], "latency": latency, "counts_tree_bytes": True, "protocols": rows}
+    rows["simple"] = {"direct_base": c["simple.base"], **rows["simple"], "fill": c["fill"]}
+    own: dict[str, Any] = {name: c[name] for name in ("direct_latency", "direct_fraction") if name in c}
+    return {"efficiency": c["efficiency"], "latency": latency, **own, "counts_tree_bytes": True, "protocols": rows}
 
 
 def summary(fit: Fit) -> dict[str, str]:

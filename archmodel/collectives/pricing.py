@@ -281,11 +281,13 @@ def _alternatives(crossed: list[Dimension], family: Family, fidelity: Fidelity) 
     if len(tables) == 1:
         yield from ((name, (row,)) for name, row in tables[0].items())
         return
-    names_of_all = dict.fromkeys(name for table in tables for name in table)
-    shared = {name: [_of_family(name, table) for table in tables] for name in names_of_all}
-    shared = {name: rows for name, rows in shared.items() if None not in rows}
+    shared: dict[str, Rows] = {}
+    for name in dict.fromkeys(name for table in tables for name in table):
+        found = [row for table in tables if (row := _of_family(name, table)) is not None]
+        if len(found) == len(tables):
+            shared[name] = tuple(found)
     if any(all(_any_size(r, t, family) for r, t in zip(rows, tables, strict=True)) for rows in shared.values()):
-        yield from ((name, tuple(rows)) for name, rows in shared.items())
+        yield from shared.items()
         return
     for names in itertools.product(*tables):
         rows = tuple(table[name] for table, name in zip(tables, names, strict=True))

@@ -34,7 +34,8 @@ class Small:
 
 def other_layouts(layout: Layout) -> list[Layout]:
     """Layouts that a small design is run on besides its own."""
-    others = OTHER_LAYOUTS if layout.nodes > 1 else OTHER_LAYOUTS[:-1]
+    some = OTHER_LAYOUTS if layout.nodes > 1 else OTHER_LAYOUTS[:-1]
+    others = [replace(other, in_network=layout.in_network) for other in some]
     return [other for other in others if other != layout]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from archmodel.collectives.kinds import switch_saves
 from archmodel.program import Algorithm, Layout
 
 STEP_BYTES = 408e3
@@ -18,8 +19,8 @@ TREE_FRACTION = 0.92
 """Bandwidth of trees over the network in units of the ring's (same tuner)."""
 
 SWITCH_BYTES = 10e6
-"""What a GPU's links could carry while a reduction in the switch starts up: it takes 27 us longer than a ring of 8 does,
-at 366 GB/s (the two start-ups and the rate of fabrics/nvswitch_h100.yaml)."""
+"""What a GPU's links could carry while a reduction in the switch starts up: it takes 27 us longer than a ring of 8, at
+366 GB/s (the two start-ups and the rate of fabrics/nvswitch_h100.yaml)."""
 
 
 def reduce_scatter(layout: Layout) -> Algorithm:
@@ -47,8 +48,7 @@ def all_reduce(
         return planned
     n = layout.nodes
     if n == 1 and layout.in_network > 0 and buffer_bytes > 0:
-        ranks = layout.ranks
-        saved = 2.0 * (ranks - 1) / ranks - (1.0 + 1.0 / ranks) / layout.in_network
+        saved = switch_saves(layout.ranks, layout.in_network)
         return "in_network" if saved * buffer_bytes > SWITCH_BYTES else "ring"
     if n < 4 or layout.local_size == 1:
         return reduce_scatter(layout)
