@@ -1,10 +1,10 @@
 """Two trees whose messages are not cut: what simulators make of a double binary tree.
 
 A library cuts its trees' messages into small pieces that follow each other (`link_load`: bytes count once). Sent whole,
-each level waits for the one below. ASTRA-sim does that, and puts each chunk of the buffer on one tree: odd chunks on
-one whose inner ranks are the leaves of the other. n = 2^k ranks: rank n - 1 (the other tree: 0) is the root, and the
-rest numbered in order under its only child, so that level j joins ranks 2^j apart. With t_j one whole message over level
-j and a the time to add one up, the first chunk takes
+each level waits for the one below. ASTRA-sim does that, and puts each chunk of the buffer on one tree: even chunks on
+one whose inner ranks are the leaves of the other. n = 2^k ranks: rank n - 1 (in the other tree 0) is the root, and the
+others are numbered in order under its only child, so that level j joins ranks 2^j apart. With t_j one whole message
+over level j and a the time to add one up, the first chunk takes
 
     2 sum_j t_j + (2 k - 1) a,    and through ports that all messages of a rank share, 2 (k - 1) m / B on top
 
