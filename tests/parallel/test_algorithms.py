@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from archmodel import load
 from archmodel.collectives import estimate
 from archmodel.parallel.algorithms import all_reduce
 from archmodel.parallel.lower import lower
@@ -47,3 +48,11 @@ def test_a_plan_that_asks_in_vain(layout: Layout, why: str) -> None:
     plan = Plan(tables="row_wise", all_reduce="in_network")
     with pytest.raises(PlanError, match=why):
         resolve(plan, cross().table_arrays, layout, 12, {"hbm": np.inf, "ddr": np.inf})
+
+
+def test_designs_know_their_switch() -> None:
+    """DGX H100 reduces in its switch, DGX A100 does not; with a small bucket nothing is large enough."""
+    h100, a100 = (load(f"designs/mlperf_dcnv2_dgx_{name}.yaml").layout for name in ("h100", "a100"))
+    assert h100.in_network == pytest.approx(0.8205, abs=1e-3)
+    assert a100.in_network == 0.0
+    assert all_reduce(h100, 1e8) == "in_network" and all_reduce(h100, 1e7) == "ring"
