@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from archmodel.memory import cache_exact
 from archmodel.memory.access import Zipf
-from archmodel.memory.cache_exact import CacheError, CacheSimulator, SampledDistances, StackDistances, pin, set_of
+from archmodel.memory.cache_exact import CacheSimulator, SampledDistances, StackDistances, pin, set_of
+from archmodel.memory.cache_policy import CacheError
 
 
 def reference(ids: list[int], cache_rows: int, policy: str, ways: int | None) -> list[int]:
