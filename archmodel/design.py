@@ -22,6 +22,7 @@ from archmodel.parallel.resolve import PlanError, resolve
 from archmodel.program import Layout, Program
 from archmodel.quantities import PositiveSeconds, SampleRate
 from archmodel.system import System
+from archmodel.views import Viewed
 from archmodel.workloads.recommendation import Workload, WorkloadFamily
 
 
@@ -71,7 +72,7 @@ class DesignFile(Component):
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(Viewed):
     """A checked design. Immutable; `with_` gives a changed copy."""
 
     spec: DesignFile
@@ -163,12 +164,10 @@ def _same_program(old: Design, new: Design) -> bool:
 
 
 def capacities(system: System) -> dict[str, float]:
-    """Bytes of each tier that one rank can use; the least over design points."""
-    node = system.node
-    result = {"hbm": float(np.min(np.asarray(node.device.memory.capacity) - node.reserved_memory))}
-    if node.host is not None:
-        result["ddr"] = float(np.min(node.host.ddr.capacity)) / node.gpus
-    return result
+    """Bytes of each tier that one rank can use, the fastest tier first; the least over design points."""
+    usable = system.capacities()
+    usable["hbm"] = np.asarray(usable["hbm"]) - system.node.reserved_memory
+    return {tier: float(np.min(np.asarray(amount))) for tier, amount in usable.items()}
 
 
 def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str, str] | None = None) -> Design:
@@ -199,12 +198,9 @@ def _checked(
     design = Design(spec, tree, path)
     found = [source.problem_at(tree, where, message) for where, message in _unservable(design)]
     try:
-        placement = design.placement
+        _ = design.placement
     except DesignError as error:
         found += error.problems
-    else:
-        if "ddr" in placement.tier and design.system.node.host is None:
-            found.append(source.problem_at(tree, "plan.tables", "puts rows in ddr, but the node has no host"))
     if found:
         raise DesignError(found)
     return design

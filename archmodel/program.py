@@ -25,8 +25,9 @@ from archmodel.quantities import Array, Dtype, itemsize
 IntArray = npt.NDArray[np.int64]
 Stream = Literal["compute", "scale_up", "scale_out", "host"]
 Phase = Literal["input", "forward", "backward", "update"]
-Role = Literal["parameter", "optimizer_state", "gradient", "activation", "communication", "input"]
-Tier = Literal["hbm", "ddr"]
+Role = Literal["parameter", "optimizer_state", "gradient", "activation", "communication", "input", "cache"]
+Tier = str
+"""A memory by name: "hbm", the device's own; "ddr", host memory; or a further one that the system declares."""
 Group = Literal["world", "node", "rail"]
 CollectiveKind = Literal["all_to_all", "all_reduce", "reduce_scatter", "all_gather"]
 Algorithm = Literal["direct", "ring", "hierarchical", "tree", "in_network"]
@@ -292,7 +293,8 @@ class EmbeddingLookup(_Local):
     """Fused pooled lookup of all local shards of one route: output[bag] = sum of rows[index in bag].
 
     All arrays per rank: `indices` read, `bags` produced, `row_bytes` demanded and `unique_row_bytes` distinct per
-    tier (both at sector granularity), `output_elements`, `operations` (one add per element gathered).
+    tier (both at sector granularity), `output_elements`, `operations` (one add per element gathered). `rows`: rows read
+    in place in every tier but HBM, one request each.
     """
 
     route: str
@@ -305,6 +307,7 @@ class EmbeddingLookup(_Local):
     index_dtype: Dtype
     length_dtype: Dtype
     output_dtype: Dtype
+    rows: Mapping[Tier, Array] = field(default_factory=dict)
 
     def flops(self) -> Array:
         return self.operations
@@ -328,6 +331,7 @@ class EmbeddingUpdate(_Local):
 
     All arrays per rank: `indices` sorted, `gradient_bytes` gathered (one pooled gradient row per index),
     `gradient_unique_bytes` (the gradient buffer itself), `row_bytes` and `state_bytes` read plus written per tier.
+    `rows`: rows, each with its state beside it, that are read and written in place in every tier but HBM.
     """
 
     route: str
@@ -340,6 +344,7 @@ class EmbeddingUpdate(_Local):
     operations: Array
     index_dtype: Dtype
     length_dtype: Dtype
+    rows: Mapping[Tier, Array] = field(default_factory=dict)
 
     def flops(self) -> Array:
         return self.operations
@@ -358,7 +363,8 @@ class EmbeddingScatterAdd(_Local):
     """Adds one row of gradients per index to the rows of the tables, one after the other (atomic additions).
 
     All arrays per rank: `indices` and `gradient_bytes` read; per tier `row_bytes` demanded and `unique_row_bytes`
-    distinct, each read and written back (so twice the bytes of a lookup); one `operation` per element added.
+    distinct, each read and written back (so twice the bytes of a lookup); one `operation` per element added. `rows`:
+    rows that are read and written in place in every tier but HBM.
     """
 
     route: str
@@ -368,6 +374,7 @@ class EmbeddingScatterAdd(_Local):
     unique_row_bytes: Mapping[Tier, Array]
     operations: Array
     index_dtype: Dtype
+    rows: Mapping[Tier, Array] = field(default_factory=dict)
 
     def flops(self) -> Array:
         return self.operations
@@ -399,6 +406,66 @@ def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
     result = dict(tiers)
     result["hbm"] = result.get("hbm", np.zeros(1)) + extra
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class CacheProbe(_Local):
+    """Find a batch's rows in the caches of one route: distinct ids of its indices (a sort), then tags of their sets.
+
+    Per rank: `indices` read as `index_dtype`, `rows` distinct ids written, `tag_bytes` read.
+    """
+
+    route: str
+    indices: Array
+    rows: Array
+    tag_bytes: Array
+    index_dtype: Dtype
+
+    def flops(self) -> Array:
+        return np.zeros(1)
+
+    def streamed_bytes(self) -> Array:
+        """Indices read, distinct ids written, tags read."""
+        return (self.indices + self.rows) * itemsize(self.index_dtype) + self.tag_bytes
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        return {"hbm": self.streamed_bytes()}
+
+
+@dataclass(frozen=True, slots=True)
+class RowMove(_Local):
+    """Rows of one route with their optimizer state between the tiers that are their home and those that cache them.
+
+    Per rank and path `home:cache`: `units` moved, one request each, and their `bytes`. A unit is a row, or a page of
+    them. `write_back`: from the cache to the home, else the other way. `faults`: pages among them that the device
+    faulted on.
+    """
+
+    route: str
+    units: Mapping[str, Array]
+    bytes: Mapping[str, Array]
+    write_back: bool = False
+    faults: Array = field(default_factory=lambda: np.zeros(1))
+
+    def flops(self) -> Array:
+        return np.zeros(1)
+
+    def memory_bytes(self) -> dict[Tier, Array]:
+        total: dict[Tier, Array] = {}
+        for path, amount in self.bytes.items():
+            for tier in path.split(":"):
+                total[tier] = total.get(tier, np.zeros(1)) + amount
+        return total
+
+    def requests(self) -> dict[tuple[Tier, str], tuple[Array, Array]]:
+        """{(tier, "read" | "write"): (bytes, requests)} of what every tier is asked for."""
+        total: dict[tuple[Tier, str], tuple[Array, Array]] = {}
+        ways = ("write", "read") if self.write_back else ("read", "write")
+        for path, amount in self.bytes.items():
+            for key in zip(path.split(":"), ways, strict=True):
+                bytes_, units = total.get(key, (np.zeros(1), np.zeros(1)))
+                total[key] = (bytes_ + amount, units + self.units[path])
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,7 +558,7 @@ class Op:
 class Buffer:
     """A named piece of memory on every rank: `elements` (ranks,) or (1,) of `dtype` in `tier`.
 
-    A `prefetched` buffer is written one iteration before it is read, and so is held twice.
+    A `prefetched` buffer is written one iteration before it is read, or earlier, and so is held in `copies`.
     """
 
     name: str
@@ -500,10 +567,11 @@ class Buffer:
     dtype: Dtype
     tier: Tier = "hbm"
     prefetched: bool = False
+    copies: int = 2
 
     @property
     def bytes(self) -> Array:
-        return self.elements * itemsize(self.dtype) * (2.0 if self.prefetched else 1.0)
+        return self.elements * itemsize(self.dtype) * (self.copies if self.prefetched else 1.0)
 
 
 @dataclass(frozen=True, eq=False)

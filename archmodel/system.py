@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from archmodel.components.base import Component
 from archmodel.components.device import DEVICES, Device
 from archmodel.components.endpoint import ENDPOINTS, Endpoint
+from archmodel.memory.host_tier import HostTier
 from archmodel.memory.tier import MemoryTier
 from archmodel.network import (
     SCALE_OUT,
@@ -36,6 +38,8 @@ from archmodel.quantities import (
     Watts,
 )
 
+_TIER_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
 
 class HostLink(Component):
     """The link between a device and its host's memory, one per device."""
@@ -49,6 +53,9 @@ class HostLink(Component):
         "absent: no slower",
     )
     latency: Seconds = Field(default=0.0, description="of one access")
+    fault_time: PositiveSeconds | None = Field(
+        default=None, description="of the driver to serve one page that a device faults on, beside moving it"
+    )
 
 
 class Host(Component):
@@ -58,6 +65,37 @@ class Host(Component):
     sockets: Count = Field(default=1, description="processors of a node")
     ddr: MemoryTier = Field(description="host memory of the whole node")
     link: HostLink = Field(description="from each device to host memory")
+    tiers: dict[str, HostTier] = Field(
+        default_factory=dict,
+        description="further memories of a node by the name that plans call them: CXL, persistent memory, drives",
+    )
+
+    @field_validator("tiers")
+    @classmethod
+    def _names(cls, tiers: dict[str, HostTier]) -> dict[str, HostTier]:
+        for name in tiers:
+            if name in ("hbm", "ddr", "auto") or not _TIER_NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} cannot name a further tier: small letters, digits and _ are needed, and hbm, ddr and "
+                    "auto mean other things"
+                )
+        return tiers
+
+    def tier(self, name: str) -> HostTier:
+        """The memory that plans call `name`. KeyError when there is none."""
+        if name == "ddr":
+            return HostTier.model_construct(memory=self.ddr, count=1)
+        return self.tiers[name]
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """Names of all memories beside the devices' own, the shortest access first; of equals, the most bandwidth."""
+
+        def slowness(name: str) -> tuple[float, float]:
+            tier = self.tier(name)
+            return float(np.max(np.asarray(tier.memory.access_latency()))), -float(np.max(np.asarray(tier.bandwidth)))
+
+        return tuple(sorted(["ddr", *self.tiers], key=slowness))
 
     def bandwidth_per_device(self, devices: int, *, pageable: bool = False) -> Num:
         """B/s of host memory for each of `devices` that read at once: its link, or its share of DDR bandwidth."""
@@ -88,6 +126,26 @@ class Node(Component):
     reserved_memory: Bytes = Field(default=0.0, description="memory of each device that the runtime keeps for itself")
     other_power: Watts = Field(default=0.0, description="power of a node beside its devices")
     price: Usd | None = Field(default=None, description="price of a node, devices included")
+    other_price: Usd | None = Field(
+        default=None,
+        description="in place of price: of a node without devices, interfaces and host memory, whose prices are added",
+    )
+
+    @model_validator(mode="after")
+    def _priced_once(self) -> Node:
+        if self.other_price is None:
+            return self
+        if self.price is not None:
+            raise ValueError("states price and other_price; one of them says what a node costs")
+        prices = {"gpu" if self.gpu is not None else "accelerator": self.device.price}
+        if self.nic is not None:
+            prices["nic"] = self.nic.price
+        if self.host is not None:
+            prices["host.ddr"] = self.host.ddr.price
+        missing = [name for name, price in prices.items() if price is None]
+        if missing:
+            raise ValueError(f"adds the prices of its parts to other_price, but states none for {', '.join(missing)}")
+        return self
 
     @model_validator(mode="after")
     def _one_device(self) -> Node:
@@ -101,6 +159,34 @@ class Node(Component):
         device = self.gpu if self.gpu is not None else self.accelerator
         assert device is not None
         return device
+
+    @property
+    def whole_price(self) -> Num | None:
+        """USD of a node, or None: `price`, or the sum of its parts; and of the further memories of its host.
+
+        other_price + gpus x (device + its memory, where that states a price) + interfaces x nic + host memory
+        """
+        base = self.price if self.other_price is None else self._parts_price(self.other_price)
+        if base is None or self.host is None:
+            return base
+        further = [tier.memory.price * tier.count for tier in self.host.tiers.values() if tier.memory.price is not None]
+        return sum(further, base)
+
+    def _parts_price(self, other: Num) -> Num:
+        device = self.device
+        assert device.price is not None
+        total = other + (device.price + _own_price(device)) * self.gpus
+        if self.nic is not None and self.nic.price is not None:
+            total = total + self.nic.price * (self.nic.per_node or self.gpus)
+        if self.host is not None and self.host.ddr.price is not None:
+            total = total + self.host.ddr.price
+        return total
+
+
+def _own_price(device: Device) -> Num:
+    """USD of a device's memory, where it is priced apart from the device."""
+    price = getattr(getattr(device, "hbm", None), "price", None)
+    return 0.0 if price is None else price
 
 
 class Economics(Component):
@@ -122,6 +208,14 @@ class System(Component):
     )
     economics: Economics | None = Field(default=None, description="lifetime, price of electricity")
 
+    def capacities(self) -> dict[str, Num]:
+        """Bytes of every memory that one rank has, the fastest first: its own, and its share of the node's."""
+        node = self.node
+        found: dict[str, Num] = {"hbm": node.device.memory.capacity}
+        if node.host is not None:
+            found |= {t: np.asarray(node.host.tier(t).capacity) / node.gpus for t in node.host.tier_names}
+        return found
+
     @property
     def gpu(self) -> Device:
         """The device of every rank."""
@@ -131,6 +225,15 @@ class System(Component):
     def ranks(self) -> int:
         """Devices of the whole system."""
         return self.nodes * self.node.gpus
+
+    @property
+    def price(self) -> Num | None:
+        """USD of all nodes and their share of the network, over design points; None when a node has no price."""
+        each = self.node.whole_price
+        if each is None:
+            return None
+        total = np.asarray(each + (0.0 if self.economics is None else self.economics.network_price)) * self.nodes
+        return total[..., 0] if total.ndim else float(total)
 
     def topology(self, ranks: int | None = None) -> Topology:
         """The network between the first `ranks` devices (all of them when left out): part of one node or whole

@@ -28,8 +28,12 @@ task = json.load(sys.stdin)
 machine = task["topology"]
 topology = Topology(world_size=machine["world_size"], local_world_size=machine["local_world_size"],
                     hbm_cap=machine["hbm_cap"], ddr_cap=machine["ddr_cap"], compute_device="cuda")
-tables = [EmbeddingBagConfig(name=t["name"], num_embeddings=t["rows"], embedding_dim=t["dim"], feature_names=["f_" + t["name"]])
-          for t in task["tables"]]
+tables = [
+    EmbeddingBagConfig(
+        name=t["name"], num_embeddings=t["rows"], embedding_dim=t["dim"], feature_names=["f_" + t["name"]]
+    )
+    for t in task["tables"]
+]
 constraints = {t["name"]: ParameterConstraints(pooling_factors=[t["pooling"]]) for t in task["tables"]}
 module = EmbeddingBagCollection(tables=tables, device=torch.device("meta"))
 planner = EmbeddingShardingPlanner(topology=topology, batch_size=task["batch_per_rank"], constraints=constraints)

@@ -13,6 +13,7 @@ asks for a_i, its part of the whole: if a_i + used_j exceeds the bandwidth B,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def machine_of(program: Program, system: System, device: Device | None = None, a
         if node.endpoint is not None and node.endpoint.reserved:
             share = node.endpoint.memory_share
             device = left_for_compute(device, node.endpoint.cores_taken, 0.0 if share is None else share)
-    return Machine(device, system.topology(), node.host, node.gpus, program.graph_capture or ahead, node.endpoint)
+    graph = program.graph_capture or ahead
+    return Machine(device, system.topology(), node.host, node.gpus, graph, node.endpoint, every_rank=True)
 
 
 def sharing(design: Design, system: System, prices: list[Breakdown]) -> tuple[list[Breakdown], SharedTimeline]:
@@ -138,7 +140,7 @@ def _slow_downs(
         left_out = whole - asked / over if competes else None
         takes = np.where(over > 1.0, left_out, 0.0) if left_out is not None else distinct
         device = left_for_compute(machine.device, cores, takes)
-        beside = Machine(device, machine.topology, machine.host, machine.ranks_per_node, machine.graph)
+        beside = replace(machine, device=device, endpoint=None)
         longer = np.asarray(price(op.work, beside).total)
         ratio = _ratio(longer, alone[i], 1.0)
         ratio = np.broadcast_to(np.maximum(ratio, 1.0), (len(distinct), ratio.shape[-1]))

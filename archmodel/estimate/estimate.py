@@ -12,6 +12,8 @@ from archmodel.estimate.memory import needs
 from archmodel.estimate.price import kernels_of, price
 from archmodel.estimate.result import Cost, Energy, Estimate, OpEstimate
 from archmodel.estimate.timeline import Timeline, run
+from archmodel.estimate.use import asked
+from archmodel.memory.host_tier import HostTier
 from archmodel.memory.tier import MemoryTier
 from archmodel.program import AllToAll, Collective, HostIssue, Program, Tier
 from archmodel.quantities import Array, Num
@@ -50,18 +52,10 @@ def evaluate(design: Design, system: System) -> Estimate:
         program,
         timeline,
         ops,
-        needs(program, _capacity(system), {"hbm": system.node.reserved_memory}),
+        needs(program, system.capacities(), {"hbm": system.node.reserved_memory}),
         energy,
         _cost(system, program, energy, timeline.period),
     )
-
-
-def _capacity(system: System) -> dict[Tier, Num]:
-    """Bytes of each tier of one rank."""
-    capacity: dict[Tier, Num] = {"hbm": system.gpu.memory.capacity}
-    if system.node.host is not None:
-        capacity["ddr"] = np.asarray(system.node.host.ddr.capacity) / system.node.gpus
-    return capacity
 
 
 def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline) -> Energy | None:
@@ -87,6 +81,8 @@ def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timel
     }
     if host is not None:
         parts["host memory"] = _access_energy("ddr", host.ddr, ops, program)
+        for name, tier in host.tiers.items():
+            parts[name] = tier_energy(name, tier, ops, program, system, period)
     endpoint = system.node.endpoint
     if endpoint is not None and endpoint.power is not None:
         driven = [o.time for o in ops if isinstance(o.op.work, AllToAll | Collective)]
@@ -103,6 +99,36 @@ def _access_energy(tier: Tier, memory: MemoryTier, ops: tuple[OpEstimate, ...], 
     return _points(memory.energy_per_byte) * _over_ranks(demanded, program)
 
 
+def tier_energy(
+    name: Tier, tier: HostTier, ops: tuple[OpEstimate, ...], program: Program, system: System, period: Array
+) -> Num:
+    """Joules of a further memory of all nodes in one iteration: its stated power,
+
+        E = (idle + busy (active - idle)) x period x memories
+
+    with `busy` the share of the time that it moves bytes at its peak; else bytes moved x energy per byte; else none.
+    """
+    one = tier.memory
+    moved = _over_ranks(
+        [
+            np.atleast_1d(np.asarray(tier.moved_bytes(bytes_, count)))
+            for op in ops
+            for (t, _), (bytes_, count) in asked(op.op.work).items()
+            if t == name
+        ],
+        program,
+    )
+    count = tier.count * system.nodes
+    if one.idle_power is not None and one.active_power is not None:
+        peak = _points(tier.memory.peak_read_bandwidth) * count
+        busy = np.minimum(moved / (peak * period), 1.0)
+        idle, active = _points(one.idle_power), _points(one.active_power)
+        return (idle + busy * (active - idle)) * period * count
+    if one.energy_per_byte is not None:
+        return _points(one.energy_per_byte) * moved
+    return 0.0
+
+
 def _over_ranks(amounts: list[Array], program: Program) -> Array:
     """Sum over ranks of per-rank amounts (..., ranks) or (..., 1): (...)."""
     total: Array = np.zeros(())
@@ -113,12 +139,11 @@ def _over_ranks(amounts: list[Array], program: Program) -> Array:
 
 def _cost(system: System, program: Program, energy: Energy | None, period: Array) -> Cost | None:
     """Capital written off linearly over the lifetime plus electricity; None without prices or a lifetime."""
-    economics = system.economics
-    if economics is None or system.node.price is None or energy is None:
+    economics, price = system.economics, system.price
+    if economics is None or price is None or energy is None:
         return None
-    price_of_all = (_points(system.node.price) + _points(economics.network_price)) * system.nodes
     return Cost(
-        capital=price_of_all * period / _points(economics.lifetime),
+        capital=price * period / _points(economics.lifetime),
         electricity=energy.iteration * _points(economics.facility_overhead) * _points(economics.electricity),
         samples=energy.samples,
     )

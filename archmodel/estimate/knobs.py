@@ -12,7 +12,7 @@ from archmodel.components.base import dimensions
 from archmodel.quantities import Num
 
 C = TypeVar("C", bound=BaseModel)
-KNOBS = ("bandwidth", "flop_rate", "hertz", "transfer_rate", "seconds")
+KNOBS = ("bandwidth", "flop_rate", "hertz", "transfer_rate", "request_rate", "seconds")
 
 
 def rates(part: BaseModel, path: str = "") -> Iterator[tuple[str, Num]]:

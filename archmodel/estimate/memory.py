@@ -20,6 +20,24 @@ class MemoryNeed:
     tier: Tier
     parts: Mapping[str, Array]
     capacity: Num
+    devices: int = 1
+
+    @property
+    def shared(self) -> bool:
+        """Whether the devices of a node share it."""
+        return self.tier != "hbm"
+
+    @property
+    def remedy(self) -> str:
+        """The smallest change of this tier that would make the worst rank or node fit; empty when it does."""
+        least = float(np.min(np.asarray(self.capacity)))
+        over = self.worst - least
+        if over <= 0:
+            return ""
+        if self.shared:
+            node = self.worst_rank // self.devices
+            return f"{over * self.devices / 1e9:,.1f} GB more of {self.tier} on node {node} would hold it"
+        return f"{over / 1e9:,.1f} GB more of {self.tier} on rank {self.worst_rank} would hold it"
 
     @property
     def need(self) -> Array:
@@ -57,13 +75,25 @@ def _at(values: Array, rank: int) -> float:
 def needs(program: Program, capacity: Mapping[Tier, Num], reserved: Mapping[Tier, Num]) -> dict[str, MemoryNeed]:
     """Need of every tier that the system has or the program uses.
 
-    Parameters, optimizer state, gradients and inputs are held throughout; activations and communication buffers from
-    the first op that writes them to the last that uses them, of which the peak counts.
+    Parameters, optimizer state, caches, gradients and inputs are held throughout; activations and communication buffers
+    from the first op that writes them to the last that uses them, of which the peak counts. Every memory but HBM is the
+    node's: a rank needs its share of what all of its node do.
     """
-    tiers: list[Tier] = [
-        t for t in ("hbm", "ddr") if t in capacity or any(b.tier == t for b in program.buffers.values())
-    ]
-    return {t: MemoryNeed(t, {**_held(program, t), **_reserved(reserved, t)}, capacity.get(t, 0.0)) for t in tiers}
+    tiers: list[Tier] = [*capacity, *dict.fromkeys(b.tier for b in program.buffers.values() if b.tier not in capacity)]
+    found = {}
+    for tier in tiers:
+        parts = {**_held(program, tier), **_reserved(reserved, tier)}
+        if tier != "hbm":
+            parts = {role: _node_mean(amount, program.layout.local_size) for role, amount in parts.items()}
+        found[tier] = MemoryNeed(tier, parts, capacity.get(tier, 0.0), program.layout.local_size)
+    return found
+
+
+def _node_mean(amount: Array, devices: int) -> Array:
+    """The mean over each node, on every rank of it."""
+    if len(amount) == 1 or devices == 1:
+        return amount
+    return np.asarray(np.repeat(amount.reshape(-1, devices).mean(1), devices))
 
 
 def _reserved(reserved: Mapping[Tier, Num], tier: Tier) -> dict[str, Array]:

@@ -17,9 +17,12 @@ from archmodel.components.device import Device
 from archmodel.components.endpoint import Endpoint, compute_alone
 from archmodel.components.processor import Processor
 from archmodel.errors import ArchmodelError
+from archmodel.estimate.tiers import in_place, moving
 from archmodel.network.topology import Topology
 from archmodel.program import (
+    SECTOR,
     AllToAll,
+    CacheProbe,
     Collective,
     Convolution,
     DotInteraction,
@@ -31,6 +34,7 @@ from archmodel.program import (
     HostCopy,
     HostIssue,
     Products,
+    RowMove,
     Work,
 )
 from archmodel.quantities import Array, itemsize
@@ -47,6 +51,9 @@ class Machine:
     ranks_per_node: int
     graph: bool
     endpoint: Endpoint | None = None
+    every_rank: bool = False
+    """Whether amounts of works are of all ranks, so that what devices of a node do at once is known one by one; else
+    every device of a node does what each is given."""
 
 
 @singledispatch
@@ -126,7 +133,8 @@ def _(work: EmbeddingLookup, machine: Machine) -> Breakdown:
     on_device = machine.device.gather(
         work.row_bytes["hbm"], work.unique_row_bytes["hbm"], work.streamed_bytes(), graph=machine.graph
     )
-    return _launched(work, on_device + _over_host_link(work.row_bytes.get("ddr"), machine))
+    reads = {(t, "read"): (b, work.rows.get(t, b / SECTOR)) for t, b in work.row_bytes.items() if t != "hbm"}
+    return _launched(work, on_device + in_place(reads, machine))
 
 
 @price.register
@@ -139,9 +147,27 @@ def _(work: EmbeddingUpdate, machine: Machine) -> Breakdown:
         streamed_bytes=work.streamed_bytes(),
         graph=machine.graph,
     )
-    if "ddr" in work.row_bytes:
-        time = time + _over_host_link(work.row_bytes["ddr"] + work.state_bytes["ddr"], machine)
-    return _launched(work, time)
+    both: dict[tuple[str, str], tuple[Array, Array]] = {}
+    for tier, rows in work.row_bytes.items():
+        if tier != "hbm":
+            each_way = (rows + work.state_bytes[tier]) / 2
+            both[tier, "read"] = both[tier, "write"] = (each_way, work.rows.get(tier, each_way / SECTOR))
+    return _launched(work, time + in_place(both, machine))
+
+
+@price.register
+def _(work: CacheProbe, machine: Machine) -> Breakdown:
+    """As an update without rows: distinct ids by a sort, and a stream of tags."""
+    none = np.zeros(1)
+    found = machine.device.exact_update(work.indices, none, none, none, work.streamed_bytes(), graph=machine.graph)
+    return _launched(work, found)
+
+
+@price.register
+def _(work: RowMove, machine: Machine) -> Breakdown:
+    """One batched copy between tiers: all tiers and the device's link at once."""
+    launch = Breakdown({"launch": machine.device.launch_overhead(machine.graph)})
+    return _launched(work, launch + moving(work, machine))
 
 
 @price.register
@@ -151,7 +177,11 @@ def _(work: EmbeddingScatterAdd, machine: Machine) -> Breakdown:
     time = machine.device.scatter_add(
         half["hbm"], work.unique_row_bytes["hbm"] / 2.0, work.streamed_bytes(), graph=machine.graph
     )
-    return _launched(work, time + _over_host_link(work.row_bytes.get("ddr"), machine))
+    both: dict[tuple[str, str], tuple[Array, Array]] = {}
+    for tier, amount in half.items():
+        if tier != "hbm":
+            both[tier, "read"] = both[tier, "write"] = (amount, work.rows.get(tier, amount / SECTOR))
+    return _launched(work, time + in_place(both, machine))
 
 
 @price.register
@@ -178,15 +208,6 @@ def host_copy(bytes_: Array, machine: Machine, *, pageable: bool = False) -> Bre
             "host_link": bytes_ / machine.host.bandwidth_per_device(machine.ranks_per_node, pageable=pageable),
         }
     )
-
-
-def _over_host_link(demanded: Array | None, machine: Machine) -> Breakdown:
-    """Rows in host memory are read in place over the host link, which shares the node's DDR bandwidth evenly."""
-    if demanded is None:
-        return Breakdown({})
-    if machine.host is None:
-        raise ArchmodelError("the plan puts rows in ddr, but the system's node has no host")
-    return Breakdown({"host_link": demanded / machine.host.bandwidth_per_device(machine.ranks_per_node)})
 
 
 @price.register

@@ -13,11 +13,13 @@ from archmodel.components.breakdown import Breakdown
 from archmodel.errors import suggestion
 from archmodel.estimate.memory import MemoryNeed
 from archmodel.estimate.timeline import Step, Timeline, critical_path
-from archmodel.program import Op, Program
+from archmodel.program import Op, Program, RowMove
 from archmodel.quantities import Array, Num
+from archmodel.views import Drawn
 
 if TYPE_CHECKING:
     from archmodel.design import Design
+    from archmodel.estimate.use import CacheUse, TierUse
 
 
 def _scalar(x: Array | float) -> Any:
@@ -155,7 +157,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Drawn):
     """Everything predicted for a design. Scalars are floats, or arrays over design points when fields hold arrays."""
 
     design: Design
@@ -236,6 +238,7 @@ class Estimate:
         """
         writes = [self.program.buffers[b] for b in op.op.writes if b in self.program.buffers]
         ahead = bool(writes) and all(b.prefetched for b in writes)
+        ahead |= isinstance(op.op.work, RowMove) and op.op.work.write_back  # on into the next iteration
         if "compute" in op.op.streams or (ahead and all(s.op != op.index for s in self.critical_path)):
             return 0.0
         low, high = float(op.start.min()), float(op.end.max())
@@ -304,6 +307,25 @@ class Estimate:
         from archmodel.estimate.elasticity import elasticities
 
         return elasticities(self.design)
+
+    @cached_property
+    def tiers(self) -> Mapping[str, TierUse]:
+        """Memories of a node that the design uses, with what an iteration asks of them, the fastest first."""
+        from archmodel.estimate.use import tier_use
+
+        return tier_use(self.program, self.design.system.node.host, self.timeline.period)
+
+    @cached_property
+    def caches(self) -> Mapping[str, CacheUse]:
+        """Caches of rows by route of the tables that have them."""
+        from archmodel.estimate.use import cache_use
+
+        return cache_use(self.program)
+
+    @property
+    def stall(self) -> float:
+        """Seconds of an iteration in which the busiest rank waits for rows from other tiers (scalar evaluations)."""
+        return sum(self.exposed(o) for o in self.ops if isinstance(o.op.work, RowMove))
 
     @property
     def published(self) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from archmodel.program import AllToAll, Collective, Group, HostIssue, Layout, Program, Stream
+from archmodel.program import AllToAll, Collective, Group, HostIssue, Layout, Op, Program, RowMove, Stream
 from archmodel.quantities import Array
 
 _FEWEST, _MOST = 2, 24  # iterations to simulate
@@ -320,7 +320,10 @@ def critical_path(program: Program, timeline: Timeline) -> list[Step]:
     deps = timeline.dependencies
     if not now:
         return []
-    op = int(np.argmax([e.max() for e in now]))
+    ends = [e.max() for e in now]
+    if not _never_idle(program, timeline, "host"):  # what trails into the next iteration then holds nothing up
+        ends = [-np.inf if _trails(o) else e for o, e in zip(program.ops, ends, strict=True)]
+    op = int(np.argmax(ends))
     rank = int(now[op].argmax())
     finish, end, in_last = float(now[op][rank]), float(now[op][rank]), True
     horizon = finish - float(np.max(timeline.period))
@@ -340,6 +343,20 @@ def critical_path(program: Program, timeline: Timeline) -> list[Step]:
             break
         op, rank, end, in_last = j, rank_of, reached, layer
     return path
+
+
+def _trails(op: Op) -> bool:
+    """Whether an op ends an iteration without any op of it waiting: rows that are written home."""
+    return isinstance(op.work, RowMove) and op.work.write_back
+
+
+def _never_idle(program: Program, timeline: Timeline, stream: Stream) -> bool:
+    """Whether a stream of some rank is at work all the time."""
+    busy: Array = np.zeros(1)
+    for op, time in zip(program.ops, timeline.times, strict=True):
+        if stream in op.streams:
+            busy = busy + time
+    return bool(np.max(busy) >= float(np.max(timeline.period)) * (1 - 1e-6))
 
 
 def _size(e: Array, ranks: int) -> int:

@@ -85,7 +85,8 @@ def check_plan(
         settings,
     )
     planned = _execute(small, main, start, main.batches, "planned", settings)
-    programs = [lower(small.workload, small.plan, small.placement, Observed(b.sparse)) for b in main.batches]
+    counts = Observed.each([b.sparse for b in main.batches])
+    programs = [lower(small.workload, small.plan, small.placement, c) for c in counts]
     tensors = _tensors(main, planned, start, names)
     train = workload.mode == "train"
     gradients = slopes(

@@ -9,7 +9,15 @@ import numpy as np
 
 from archmodel.execute.report import BufferRow, Count, OpRow
 from archmodel.execute.traffic import Traffic
-from archmodel.program import EmbeddingLookup, EmbeddingScatterAdd, EmbeddingUpdate, Op, Program
+from archmodel.program import (
+    CacheProbe,
+    EmbeddingLookup,
+    EmbeddingScatterAdd,
+    EmbeddingUpdate,
+    Op,
+    Program,
+    RowMove,
+)
 from archmodel.quantities import Array
 
 Pairs = list[tuple[Array, Array]]
@@ -52,8 +60,8 @@ def compare_buffers(programs: Sequence[Program], traffic: Sequence[Traffic]) -> 
 
 
 def further_amounts(op: Op) -> dict[str, Array]:
-    """Per-rank fields of an embedding work that no total shows: indices, bags, distinct row bytes, ..."""
-    if not isinstance(op.work, EmbeddingLookup | EmbeddingScatterAdd | EmbeddingUpdate):
+    """Per-rank fields of an embedding work that no total shows: indices, bags, distinct row bytes, rows moved, ..."""
+    if not isinstance(op.work, EmbeddingLookup | EmbeddingScatterAdd | EmbeddingUpdate | CacheProbe | RowMove):
         return {}
     result: dict[str, Array] = {}
     for f in fields(op.work):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from archmodel.execute.arithmetic import Counted, counted, plain
+from archmodel.execute.caches import RowCache, home_of
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.optimizers import STEPS, State, new_state
 from archmodel.execute.parameters import Parameters
@@ -68,6 +69,31 @@ class Shard:
     optimizer: str
     weights: Array
     state: State = field(default_factory=dict)
+    cache: RowCache | None = None
+
+    @property
+    def read_tier(self) -> str:
+        """Tier that lookups and updates read."""
+        return self.tier if self.cache is None else self.cache.tier
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row with its optimizer state beside it."""
+        moments = sum(s.shape[1] for s in self.state.values()) * itemsize(STATE_DTYPE)
+        return int(self.weights.shape[1] * itemsize(self.dtype) + moments)
+
+    def read(self, name: str, rows: IntArray) -> Array:
+        """`weights`, or a moment, of some rows."""
+        if self.cache is not None:
+            return self.cache.read(name, rows)
+        return (self.weights if name == "weights" else self.state[name])[rows]
+
+    def write(self, name: str, rows: IntArray, values: Array) -> None:
+        """Change them."""
+        if self.cache is not None:
+            self.cache.write(name, rows, values)
+        else:
+            (self.weights if name == "weights" else self.state[name])[rows] = values
 
     @property
     def width(self) -> int:
@@ -115,6 +141,7 @@ def shards_of(placement: Placement, rank: int, parameters: Parameters, train: bo
     for scope in SCOPES:
         offset = 0
         for blocks in placement.blocks(scope):
+            places = None if scope == "replica" else placement.cache_units(scope, blocks)
             for s, m in np.argwhere((blocks.ranks == rank) | (scope == "replica")).tolist():
                 shard = int(blocks.shards[s])
                 table = int(placement.table[shard])
@@ -122,11 +149,18 @@ def shards_of(placement: Placement, rank: int, parameters: Parameters, train: bo
                 columns = slice(int(placement.column_start[shard]), int(placement.column_end[shard]))
                 weights = parameters.tables[table][rows, columns].copy()
                 optimizer = placement.optimizer[table]
+                state = new_state(optimizer, weights.shape) if train else {}
+                plan, cache = placement.cache[table] if placement.cache else None, None
+                if plan is not None and places is not None and places[s, m]:
+                    unit, paged = int(placement.unit_rows[shard]), plan.page is not None
+                    cache = RowCache(
+                        home_of(weights, state), int(places[s, m]), plan.policy, plan.ways, plan.tier, unit, paged
+                    )
                 result[scope].append(
                     Shard(
                         table, rows.start, rows.stop, columns.start, columns.stop, offset,
                         placement.tier[table], placement.dtype[table], optimizer, weights,
-                        new_state(optimizer, weights.shape) if train else {},
+                        state, cache,
                     )
                 )  # fmt: skip
                 offset += columns.stop - columns.start
@@ -159,12 +193,17 @@ def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: in
         if wanted is None:
             continue
         ids = shard.local(wanted.ids)
-        filled, sums = bag_sums(rank.counting(shard.weights[ids]), wanted.lengths)
+        if shard.cache is not None:
+            shard.cache.install()
+        filled, sums = bag_sums(rank.counting(shard.read("weights", ids)), wanted.lengths)
         out[filled, shard.span] = sums
         _count_indices(rank, wanted)
-        rank.touch(ids.size * shard.row_sectors, shard.tier)
-        rank.note(f"row_bytes.{shard.tier}", ids.size * shard.row_sectors)
-        rank.note(f"unique_row_bytes.{shard.tier}", len(np.unique(ids)) * shard.row_sectors)
+        tier = shard.read_tier
+        rank.touch(ids.size * shard.row_sectors, tier)
+        rank.note(f"row_bytes.{tier}", ids.size * shard.row_sectors)
+        rank.note(f"unique_row_bytes.{tier}", len(np.unique(ids)) * shard.row_sectors)
+        if tier != "hbm":
+            rank.note(f"rows.{tier}", ids.size)
         written = out[:, shard.span].size
         rank.touch(written * itemsize(dtype))
         rank.note("output_elements", written)
@@ -185,16 +224,77 @@ def update(rank: Rank, shards: list[Shard], bags: list[Bags | None], upstream: A
         rank.note("gradient_bytes", gathered.size * element)
         rank.note("gradient_unique_bytes", pooled.size * element)
         rows, total = row_sums(rank.counting(gathered), shard.local(wanted.ids))
-        before = {name: rank.counting(s[rows]) for name, s in shard.state.items()}
+        before = {name: rank.counting(shard.read(name, rows)) for name in shard.state}
         step = STEPS[shard.optimizer]
-        weights, state = step(rank.counting(shard.weights[rows]), total, dict(before), rate, t, machine.settings)
-        shard.weights[rows] = plain(weights)
+        old = rank.counting(shard.read("weights", rows))
+        weights, state = step(old, total, dict(before), rate, t, machine.settings)
+        shard.write("weights", rows, plain(weights))
         for name, values in state.items():
-            shard.state[name][rows] = plain(values)
+            shard.write(name, rows, plain(values))
         for name, sectors in (("row_bytes", shard.row_sectors), ("state_bytes", shard.state_sectors)):
             moved = 2 * len(rows) * sectors  # read and written
-            rank.touch(moved, shard.tier)
-            rank.note(f"{name}.{shard.tier}", moved)
+            rank.touch(moved, shard.read_tier)
+            rank.note(f"{name}.{shard.read_tier}", moved)
+        if shard.read_tier != "hbm":
+            rank.note(f"rows.{shard.read_tier}", len(rows))
+
+
+def probe(rank: Rank, shards: list[Shard], bags: list[Bags | None], wanted_buffer: str) -> None:
+    """Pass the rows of a batch by the tags of their caches."""
+    index, found = itemsize(rank.machine.plan.wires.index), 0
+    for shard, wanted in zip(shards, bags, strict=True):
+        if wanted is None or shard.cache is None:
+            continue
+        if shard.cache.paged:
+            continue
+        staged = shard.cache.probe(shard.local(wanted.ids))
+        tags = (
+            len(staged.wanted) * shard.cache.tags.ways * index if _has_sets(rank, shard) else len(staged.wanted) * index
+        )
+        rank.touch((wanted.ids.size + len(staged.wanted)) * index + tags)
+        rank.note("indices", wanted.ids.size)
+        rank.note("rows", len(staged.wanted))
+        rank.note("tag_bytes", tags)
+        found += len(staged.wanted)
+    rank.hold(wanted_buffer, found)
+
+
+def _has_sets(rank: Rank, shard: Shard) -> bool:
+    """Whether a row is looked for in a set; else it has a place in a hash table."""
+    plan = rank.machine.placement.cache[shard.table]
+    return plan is not None and plan.ways is not None
+
+
+def fetch(rank: Rank, shards: list[Shard], bags: list[Bags | None]) -> dict[str, float]:
+    """Read missing rows from their home: bytes by the tier that takes them. Pages are missed when they are touched."""
+    taken: dict[str, float] = {}
+    for shard, wanted in zip(shards, bags, strict=True):
+        cache = shard.cache
+        if cache is None or wanted is None:
+            continue
+        if cache.paged:
+            rank.note("faults", cache.probe(shard.local(wanted.ids)).units)
+        units = cache.fetch().units
+        _count_move(rank, shard, units)
+        taken[cache.tier] = taken.get(cache.tier, 0.0) + units * cache.unit * shard.row_bytes
+    return taken
+
+
+def write_back(rank: Rank, shards: list[Shard]) -> None:
+    """Write home what left the caches."""
+    for shard in shards:
+        if shard.cache is not None and shard.present:
+            _count_move(rank, shard, shard.cache.write_back())
+
+
+def _count_move(rank: Rank, shard: Shard, units: int) -> None:
+    """Rows, or pages, that moved between a shard's home and its cache."""
+    assert shard.cache is not None
+    path, moved = f"{shard.tier}:{shard.cache.tier}", units * shard.cache.unit * shard.row_bytes
+    for tier in (shard.tier, shard.cache.tier):
+        rank.touch(moved, tier)
+    rank.note(f"units.{path}", units)
+    rank.note(f"bytes.{path}", moved)
 
 
 def gradient_rows(shards: list[Shard], bags: list[Bags | None], upstream: Array) -> Array:
@@ -217,15 +317,21 @@ def scatter_add(rank: Rank, shards: list[Shard], bags: list[Bags | None], rows: 
         ids = shard.local(wanted.ids)
         added = rows[done : done + ids.size * shard.width].reshape(ids.size, shard.width)
         done += added.size
-        np.add.at(shard.weights, ids, added)
+        touched, which = np.unique(ids, return_inverse=True)
+        weights = shard.read("weights", touched)
+        np.add.at(weights, which, added)
+        shard.write("weights", touched, weights)
         rank.tally.operations += added.size  # np.add.at
         rank.touch(ids.size * itemsize(wires.index) + added.size * element)
         rank.note("indices", ids.size)
         rank.note("gradient_bytes", added.size * element)
         moved = 2 * shard.row_sectors  # read and written
-        rank.touch(ids.size * moved, shard.tier)
-        rank.note(f"row_bytes.{shard.tier}", ids.size * moved)
-        rank.note(f"unique_row_bytes.{shard.tier}", len(np.unique(ids)) * moved)
+        tier = shard.read_tier
+        rank.touch(ids.size * moved, tier)
+        rank.note(f"row_bytes.{tier}", ids.size * moved)
+        rank.note(f"unique_row_bytes.{tier}", len(touched) * moved)
+        if tier != "hbm":
+            rank.note(f"rows.{tier}", ids.size)
 
 
 def _count_indices(rank: Rank, wanted: Bags) -> None:

@@ -48,7 +48,7 @@ def input_exchange(machine: Machine, op: Op, members: Sequence[int]) -> None:
                 parts.append(Bags(lengths.astype(np.int64), ids.astype(np.int64)))
             arrived.append(joined(parts))
             position += 2
-        (rank.coming if machine.ahead else rank.bags)[op.writes[0]] = arrived
+        (rank.coming_batch.bags if machine.ahead else rank.bags)[op.writes[0]] = arrived
         sizes = [b.ids.size * itemsize(wires.index) + b.lengths.size * itemsize(wires.length) for b in arrived if b]
         rank.hold(op.writes[0], sum(sizes))
 

@@ -236,10 +236,10 @@ def separate(rank: Rank, op: Op) -> None:
 def bags_for(rank: Rank, scope: Scope, source: str) -> list[Bags | None]:
     """Indices for every shard of a route: what arrived, or the rank's own samples when nothing has to travel."""
     if source != SPARSE_FEATURES:
-        return rank.bags[source]
+        return rank.arrived(source)
     wires = rank.machine.plan.wires
     found: list[Bags | None] = [
-        rank.features[s.table].within(s.row_start, s.row_end) if s.present else None for s in rank.shards[scope]
+        rank.own_features[s.table].within(s.row_start, s.row_end) if s.present else None for s in rank.shards[scope]
     ]
     sizes = [
         b.ids.size * itemsize(wires.index) + b.lengths.size * itemsize(wires.length) for b in found if b is not None

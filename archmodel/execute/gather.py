@@ -17,6 +17,11 @@ def gather(machine: Machine) -> Parameters:
         np.full((int(r), int(d)), np.nan) for r, d in zip(tables.num_embeddings, tables.embedding_dim, strict=True)
     ]
     holders = [np.zeros(values.shape, dtype=np.int64) for values in whole]
+    for rank in machine.ranks:
+        for shards in rank.shards.values():
+            for shard in shards:
+                if shard.cache is not None and machine.train:
+                    shard.cache.settle()
     first = machine.ranks[0]
     dense = [n for n, buffer in machine.program.buffers.items() if buffer.role == "parameter" and n in first.values]
     held = {name: machine.ranks[machine.holders(name)[0]].values[name] for name in dense}

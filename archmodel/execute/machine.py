@@ -35,6 +35,16 @@ SCOPE_OF_ROUTE: dict[str, Scope] = {route: scope for scope, route in ROUTES.item
 
 
 @dataclass
+class Coming:
+    """A batch that is on its way: its indices per table, those that have arrived per shard of a route, and dense
+    features and labels."""
+
+    features: list[Bags] = field(default_factory=list)
+    bags: dict[str, list[Bags | None]] = field(default_factory=dict)
+    values: dict[str, Array] = field(default_factory=dict)
+
+
+@dataclass
 class Rank:
     """One rank's memory. Only `Network` reaches into another's."""
 
@@ -44,14 +54,10 @@ class Rank:
     values: dict[str, Array] = field(default_factory=dict)
     features: list[Bags] = field(default_factory=list)
     """Local samples' indices, per table."""
-    coming_features: list[Bags] = field(default_factory=list)
-    """The same for the next batch."""
-    coming_values: dict[str, Array] = field(default_factory=dict)
-    """Buffers of the next batch: dense features and labels."""
     bags: dict[str, list[Bags | None]] = field(default_factory=dict)
     """Indices that have arrived, per shard of a route."""
-    coming: dict[str, list[Bags | None]] = field(default_factory=dict)
-    """The same for the next batch."""
+    coming: list[Coming] = field(default_factory=list)
+    """Of batches ahead, the next first."""
     optimizer_state: dict[str, State] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
@@ -109,9 +115,20 @@ class Rank:
         return sum(shard.width for shard in self.shards[scope])
 
     @property
+    def coming_batch(self) -> Coming:
+        """What is here of the batch ahead that the op at work serves."""
+        while len(self.coming) < self.machine.ahead:
+            self.coming.append(Coming())
+        return self.coming[self.machine.ahead - 1]
+
+    @property
     def own_features(self) -> list[Bags]:
         """Local samples' indices of the batch that the op at work serves."""
-        return self.coming_features if self.machine.ahead else self.features
+        return self.coming_batch.features if self.machine.ahead else self.features
+
+    def arrived(self, name: str) -> list[Bags | None]:
+        """Indices that have arrived, of the batch that the op at work serves."""
+        return (self.coming_batch.bags if self.machine.ahead else self.bags)[name]
 
 
 @dataclass
@@ -130,8 +147,8 @@ class Machine:
     traffic: Traffic = field(init=False)
     op: str = ""
     step: int = 0
-    ahead: bool = False
-    """True while the op at work serves the next batch."""
+    ahead: int = 0
+    """Batches that the one that the op at work serves is ahead."""
     samples: Samples | None = None
     """The batch that the op at work serves, where the input pipeline left it."""
 
@@ -201,7 +218,7 @@ class Machine:
             first, last = (int(lengths[:edge].sum()) for edge in (mine.start, mine.stop))
             given.append(Bags(lengths[mine], ids[first:last]))
         if self.ahead:
-            rank.coming_features = given
+            rank.coming_batch.features = given
         else:
             rank.features = given
         return given
@@ -218,7 +235,7 @@ class Machine:
             given["labels"] = self.samples.labels[mine, None]
         for name, values in given.items():
             if self.ahead:
-                rank.coming_values[name] = values
+                rank.coming_batch.values[name] = values
                 rank.hold(name, values.size)
             else:
                 rank.place(name, values)
@@ -250,14 +267,20 @@ class Machine:
                 rank.hold(f"{ROUTES[scope]}.weights.{tier}", sum(s.weights.size * itemsize(s.dtype) for s in here))
                 if self.train:
                     rank.hold(f"{ROUTES[scope]}.state.{tier}", sum(s.state_bytes for s in here))
+            caches = [
+                (s.cache.tier, s.cache.places * s.cache.unit * s.row_bytes) for s in shards if s.cache is not None
+            ]
+            for tier in {tier for tier, _ in caches}:
+                rank.hold(f"{ROUTES[scope]}.cache.{tier}", sum(size for t, size in caches if t == tier))
 
     def turn(self) -> None:
         """The next batch's inputs become this one's."""
         for rank in self.ranks:
-            rank.bags |= rank.coming
-            rank.values |= rank.coming_values
-            rank.features = rank.coming_features or rank.features
-            rank.coming, rank.coming_values, rank.coming_features = {}, {}, []
+            if rank.coming:
+                batch = rank.coming.pop(0)
+                rank.bags |= batch.bags
+                rank.values |= batch.values
+                rank.features = batch.features or rank.features
 
     @property
     def bottom_width(self) -> int:

@@ -13,24 +13,25 @@ from archmodel.execute import collectives, listed
 from archmodel.execute.arithmetic import Tally, plain
 from archmodel.execute.batch import Samples, draw
 from archmodel.execute.coverage import tiling_problems
-from archmodel.execute.embedding import lookup, scatter_add, update
+from archmodel.execute.embedding import Bags, fetch, lookup, probe, scatter_add, update, write_back
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.exchange import EXCHANGES, listed_exchange
 from archmodel.execute.formats import FORMATS
 from archmodel.execute.functions import FUNCTIONS, bags_for, route_scope
 from archmodel.execute.gather import gather
 from archmodel.execute.listed import operation_of
-from archmodel.execute.machine import Machine, WireMode
+from archmodel.execute.machine import Machine, Rank, WireMode
 from archmodel.execute.parameters import Parameters, digest, initial
 from archmodel.execute.queue import Queue
 from archmodel.execute.settings import Settings
 from archmodel.execute.traffic import Traffic
 from archmodel.parallel.inputs import HOST_FLOAT, SPARSE_FEATURES, tables_with_lengths
 from archmodel.parallel.lower import lower
-from archmodel.parallel.placement import Placement
+from archmodel.parallel.placement import ROUTES, Placement, Scope
 from archmodel.parallel.plan import Plan
 from archmodel.program import (
     AllToAll,
+    CacheProbe,
     Collective,
     DotInteraction,
     Elementwise,
@@ -42,6 +43,7 @@ from archmodel.program import (
     HostIssue,
     Op,
     Program,
+    RowMove,
 )
 from archmodel.quantities import Array, itemsize
 from archmodel.workloads.layers import EMBEDDINGS, Exchange
@@ -120,6 +122,25 @@ def _(work: EmbeddingUpdate, op: Op, machine: Machine) -> None:
     for rank in machine.ranks:
         bags = bags_for(rank, scope, op.reads[0])
         update(rank, rank.shards[scope], bags, rank.look(op.reads[1]), machine.settings.sparse_rate, machine.step)
+
+
+@run.register
+def _(work: CacheProbe, op: Op, machine: Machine) -> None:
+    scope = route_scope(op.name)
+    for rank in machine.ranks:
+        probe(rank, rank.shards[scope], bags_for(rank, scope, op.reads[0]), op.writes[0])
+
+
+@run.register
+def _(work: RowMove, op: Op, machine: Machine) -> None:
+    scope = route_scope(op.name)
+    for rank in machine.ranks:
+        if work.write_back:
+            if machine.train:
+                write_back(rank, rank.shards[scope])
+            continue
+        for tier, taken in fetch(rank, rank.shards[scope], _bags_of(rank, scope)).items():
+            rank.hold(f"{op.name.split('.')[0]}.staged.{tier}", taken)
 
 
 @run.register
@@ -257,12 +278,14 @@ def run_plan(
     traffic = tuple(Traffic(program.ranks) for _ in batches)
     losses, predictions, embeddings = [], [], []
     network = Queue(machine, traffic, do, lifo=train and plan.collective_order == "lifo")
-    prefetch = plan.prefetch_input
-    inputs = [op for op in program.ops if op.phase == "input"]
+    depth = max(placement.prefetch, 1) if plan.prefetch_input else 0
+    inputs = [op for op in program.ops if depth and _is_ahead(op, placement)]
+    early = {op.name for op in inputs}
     first_backward = next((i for i, op in enumerate(program.ops) if op.phase == "backward"), len(program.ops))
     ahead = [op for op in program.ops[:first_backward] if op.phase == "update"]
-    if prefetch:
-        _fetch(machine, inputs, batches[0], traffic[0])
+    for k in range(min(depth, len(batches))):
+        _fetch(machine, inputs, batches[k], traffic[k], k + 1)
+    if depth:
         machine.turn()
     for i, batch in enumerate(batches):
         machine.take(batch, traffic[i])
@@ -274,10 +297,10 @@ def run_plan(
             if at < first_backward and op.phase == "update":
                 if i:
                     _step_late(op, machine, network, traffic, i)
-            elif not (prefetch and op.phase == "input"):
+            elif op.name not in early:
                 network.do(op, i)
-            elif i + 1 < len(batches):
-                _fetch(machine, [op], batches[i + 1], traffic[i + 1])
+            elif i + depth < len(batches):
+                _fetch(machine, [op], batches[i + depth], traffic[i + depth], depth)
                 machine.take(batch, traffic[i])
         if train:
             listed.end_backward(machine)
@@ -332,13 +355,26 @@ def do(op: Op, machine: Machine) -> None:
         machine.traffic.operate(op.name, rank.index, rank.tally.operations)
 
 
-def _fetch(machine: Machine, ops: Sequence[Op], batch: Samples, traffic: Traffic) -> None:
-    """Copy and distribute a batch ahead of its turn."""
-    machine.ahead = True
+def _bags_of(rank: Rank, scope: Scope) -> list[Bags | None]:
+    """Indices for every shard of a route, of the batch that the op at work serves."""
+    name = f"{ROUTES[scope]}.indices"
+    distributed = rank.machine.program.ranks > 1
+    return bags_for(rank, scope, name if distributed else SPARSE_FEATURES)
+
+
+def _is_ahead(op: Op, placement: Placement) -> bool:
+    """Whether an op works for a later batch when inputs are prefetched."""
+    cached = isinstance(op.work, CacheProbe) or (isinstance(op.work, RowMove) and not op.work.write_back)
+    return placement.prefetch > 0 if cached else op.phase == "input"
+
+
+def _fetch(machine: Machine, ops: Sequence[Op], batch: Samples, traffic: Traffic, ahead: int) -> None:
+    """Copy and distribute a batch, and fetch rows for it, ahead of its turn."""
+    machine.ahead = ahead
     machine.take(batch, traffic)
     for op in ops:
         do(op, machine)
-    machine.ahead = False
+    machine.ahead = 0
 
 
 def _check_batches(batches: Sequence[Samples], placement: Placement, program: Program) -> None:

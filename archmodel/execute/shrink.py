@@ -13,7 +13,7 @@ import numpy as np
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.shrinking import ROOM, Small, changed, layouts_line, narrowed, small_layout
 from archmodel.parallel.placement import Placement
-from archmodel.parallel.plan import BottomMlpPlan, Plan, TablePlan, TablesPlan
+from archmodel.parallel.plan import BottomMlpPlan, CachePlan, CacheSize, Plan, TablePlan, TablesPlan
 from archmodel.parallel.resolve import resolve
 from archmodel.program import Layout
 from archmodel.workloads.layered import Layered
@@ -24,6 +24,11 @@ MOST_TABLES = 24
 MOST_ROWS = 1000
 MOST_POOLING = 32
 MOST_CROSS_LAYERS = 4
+LEAST_CACHED = 4
+"""Rows of a cache that a table of as many has, at least."""
+MOST_WAYS = 4
+MOST_PAGE = 512.0
+"""Bytes of a page."""
 SAMPLES = 48
 """Samples of the shrunk batch, at least."""
 
@@ -67,11 +72,15 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
     bucket = float(np.max(plan.gradient_bucket)) * small.dense_parameters / workload.dense_parameters
     pieces = np.bincount(placement.table, minlength=len(tables))
 
+    share = placement.cache_share if placement.cached.any() else np.zeros(len(tables))
+    caches = {t: _cache(placement.cache[t], float(share[t]), rows[t]) for t in chosen if placement.cached[t]}
+
     def place(on: Layout) -> tuple[Plan, Placement]:
         assign = {
             tables.names[t]: TablePlan(
                 sharding=placement.sharding[t],  # type: ignore[arg-type]
-                tier=placement.tier[t],  # type: ignore[arg-type]
+                tier=placement.tier[t],
+                cache=caches.get(t),
                 dtype=placement.dtype[t],  # type: ignore[arg-type]
                 optimizer=placement.optimizer[t],  # type: ignore[arg-type]
                 column_shards=_pieces(placement.sharding[t], int(pieces[t]), groups[tables.names[t]], on),
@@ -86,10 +95,13 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
             memory_reserve=0.0,
             bottom_mlp=BottomMlpPlan(rank=None if alone is None else min(alone, on.ranks - 1)),
         )
-        return smaller, resolve(smaller, small.table_arrays, on, batch, ROOM)
+        return smaller, resolve(smaller, small.table_arrays, on, batch, dict.fromkeys(placement.tiers, ROOM["hbm"]))
 
     small_plan, small_placement = place(layout)
     notes = _notes(workload, small, placement.layout, layout, rows, pooling)
+    if caches:
+        sizes = f"at least {LEAST_CACHED} rows, in sets of at most {MOST_WAYS}, pages of at most {MOST_PAGE:.0f} B"
+        notes = (*notes, f"caches: the same share of the rows of their tables, {sizes}")
     return Small(small, small_plan, small_placement, notes, place)
 
 
@@ -118,6 +130,7 @@ def table_class(placement: Placement, t: int) -> tuple[object, ...]:
         placement.optimizer[t],
         dim.bit_length(),
         dim % 4 == 0,
+        str(cache.model_dump(exclude={"size"})) if (cache := placement.cache[t] if placement.cache else None) else "",
         tables.num_embeddings[t] == 0,
         pooling == 0,
         pooling % 1 == 0,
@@ -146,6 +159,15 @@ def _batch(batch: int, ranks: int, small_ranks: int) -> int:
     even = small_ranks * -(-SAMPLES // small_ranks)
     uneven = even + min(3, small_ranks - 1)
     return min(batch, even if batch % ranks == 0 else uneven)
+
+
+def _cache(cache: CachePlan | None, share: float, rows: int) -> CachePlan:
+    """The same kind of cache for the same share of a smaller table."""
+    assert cache is not None
+    ways = None if cache.ways is None else min(cache.ways, MOST_WAYS)
+    size = CacheSize(min(max(share, LEAST_CACHED / max(rows, 1)), 1.0), "share")
+    page = None if cache.page is None else min(float(np.max(cache.page)), MOST_PAGE)
+    return cache.model_copy(update={"size": size, "ways": ways, "page": page})
 
 
 def _pieces(sharding: str, pieces: int, table: TableGroup, layout: Layout) -> int | None:

@@ -23,7 +23,19 @@ from archmodel.search.tasks import Constraint
 OUR_KIND = {"grid_shard": "grid_wise"}
 """Kinds that have another name here."""
 _THEIR_KIND = {v: k for k, v in OUR_KIND.items()}
-_TIER = {"fused": "hbm", "dense": "hbm", "fused_uvm": "ddr", "fused_triton": "hbm", "quant": "hbm", "quant_uvm": "ddr"}
+_TIER = {
+    "fused": "hbm",
+    "dense": "hbm",
+    "fused_uvm": "ddr",
+    "fused_uvm_caching": "ddr",
+    "fused_triton": "hbm",
+    "quant": "hbm",
+    "quant_uvm": "ddr",
+    "quant_uvm_caching": "ddr",
+}
+_CACHED = "_caching"
+LOAD_FACTOR = 0.2
+"""Share of a table that TorchRec caches in HBM when a plan does not say (its planner's constants)."""
 _PLACEMENT = re.compile(r"rank:(\d+)/\w+:\d+$")
 _COLUMNS = {
     "name": ("name", "table", "table_name"),
@@ -139,6 +151,8 @@ def from_design(design: Design, module: str = "ebc") -> dict[str, TableSharding]
     for t, name in enumerate(placement.tables.names):
         kind, rows = placement.sharding[t], int(placement.tables.num_embeddings[t])
         kernel = "dense" if kind == "data_parallel" else "fused" if placement.tier[t] == "hbm" else "fused_uvm"
+        if placement.cached[t]:
+            kernel += _CACHED
         shards: list[Shard] = []
         for s in of_table[t]:
             first, last, home = int(placement.column_start[s]), int(placement.column_end[s]), int(placement.home[s])
@@ -178,6 +192,9 @@ def to_tables(plan: Mapping[str, TableSharding], design: Design) -> dict[str, An
             )
             continue
         entry: dict[str, Any] = {"sharding": kind, "tier": tier}
+        if table.compute_kernel.endswith(_CACHED):
+            ahead = int(design.plan.prefetch_input)
+            entry["cache"] = {"in": "hbm", "size": LOAD_FACTOR, "policy": "lru", "ways": 32, "prefetch": ahead}
         if kind in ("table_wise", "column_wise"):
             entry["ranks"] = [s.rank for s in table.shards]
         elif kind in ("table_row_wise", "grid_wise"):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _HALVINGS = 44
 _LONGEST = 80.0
 """Logarithm of the most draws that are looked at."""
+_FAR = 64.0
+"""A count that a row which is hardly ever drawn does not reach."""
 _MIXED = 24
 """Sizes that stand for the spread of a set-associative cache's sets."""
 _NODES = 12
@@ -112,11 +114,14 @@ def characteristic_draws(popularity: Popularity, cache_rows: Num) -> Array:
     return _solve(popularity, cache_rows, popularity.unique)
 
 
-def _solve(popularity: Popularity, cache_rows: Num, occupancy: Callable[[Num], Array]) -> Array:
-    """n with occupancy(n) = cache rows, by bisection in log(n); occupancy(n) <= n, so n >= cache rows."""
+def _solve(
+    popularity: Popularity, cache_rows: Num, occupancy: Callable[[Num], Array], least_time: float | None = None
+) -> Array:
+    """n with occupancy(n) = cache rows, by bisection in log(n); occupancy(n) <= n, so n >= cache rows, unless
+    `least_time` says where to begin."""
     size, everything = np.broadcast_arrays(np.asarray(cache_rows, dtype=np.float64), popularity.reachable)
     least = np.where(popularity.probability > 0, popularity.probability, np.inf).min(-1)
-    low = np.log(np.maximum(size, 1e-12))
+    low = np.log(np.maximum(size, 1e-12) if least_time is None else np.full(np.shape(size), least_time))
     high = np.clip(np.log(1e15) - np.log(np.minimum(least, 1.0)), low, np.maximum(low, _LONGEST))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -125,7 +130,7 @@ def _solve(popularity: Popularity, cache_rows: Num, occupancy: Callable[[Num], A
     return np.asarray(np.where(size >= everything * (1 - 1e-12), np.inf, np.exp((low + high) / 2)))
 
 
-def _set_sizes(size: Array, ways: int) -> list[Array]:
+def _set_sizes(size: Array, ways: int, count: int = _MIXED) -> list[Array]:
     """Fully associative sizes whose mean hit rate is that of a set-associative cache.
 
     A row stays while fewer than `ways` others of its set come. Of d others, Poisson(d / S) fall in its set of S, so the
@@ -134,16 +139,17 @@ def _set_sizes(size: Array, ways: int) -> list[Array]:
         h(S sets of W ways) = E[h(S X)],   X ~ Gamma(W)
 
     (A. J. Smith, "Cache Memories", Computing Surveys 14(3), 1982, section 2.2, has the binomial form; one set takes
-    all, hence the spread shrinks by sqrt(1 - 1/S).) The Gamma variable by its quantiles, as a ratio to its mean.
+    all, hence the spread shrinks by sqrt(1 - 1/S), and no size is below that of one set). The Gamma variable by its
+    quantiles, as a ratio to its mean.
     """
     from scipy.special import gammaincinv
 
-    ratio = gammaincinv(float(ways), (np.arange(_MIXED) + 0.5) / _MIXED) / ways
+    ratio = gammaincinv(float(ways), (np.arange(count) + 0.5) / count) / ways
     ratio /= ratio.mean()
     sets = np.maximum(np.floor(size / ways), 1.0)
     narrower = np.sqrt(1.0 - 1.0 / sets)
     whole = np.minimum(sets * ways, size)
-    return [np.maximum(whole * (1.0 + (float(r) - 1.0) * narrower), np.minimum(size, 1.0)) for r in ratio]
+    return [np.maximum(whole * (1.0 + (float(r) - 1.0) * narrower), np.minimum(size, float(ways))) for r in ratio]
 
 
 def _ideal(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[Num], Array]) -> Array:
@@ -224,8 +230,8 @@ def _lfu(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[
 
         h(t) = sum p P(count >= k),   sum P(count >= k) = cache rows
 
-    averaged over t; until the cache is full everything seen is inside. The count's distribution by Wilson and
-    Hilferty's cube root (PNAS 17, 1931), which makes the threshold k a real number.
+    averaged over t, never more than what has been seen; until the cache is full everything seen is inside. The count's
+    distribution by Wilson and Hilferty's cube root (PNAS 17, 1931), which makes the threshold k a real number.
     """
     if draws is None:
         return top(size)
@@ -235,7 +241,8 @@ def _lfu(popularity: Popularity, size: Array, draws: Num | None, top: Callable[[
     misses = popularity.unique(filled)
     for node, weight in zip(*legendre(_NODES), strict=True):
         time = np.exp(np.log(np.maximum(filled, 1e-9)) + span * (node + 1) / 2)
-        misses = misses + weight / 2 * span * time * (1.0 - _most_counted(popularity, size, time))
+        missing = np.maximum(1.0 - _most_counted(popularity, size, time), popularity.fresh(time))
+        misses = misses + weight / 2 * span * time * missing
     misses = np.maximum(misses, popularity.unique(n))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(n > 0, 1.0 - misses / n, 0.0)
@@ -247,15 +254,18 @@ def _most_counted(popularity: Popularity, size: Array, time: Array) -> Array:
 
     p, rows = popularity.probability, popularity.rows
     mean = p * np.asarray(time)[..., None]
-    low, high = np.zeros(np.shape(mean.sum(-1))), np.log(np.maximum(mean.max(-1), 1.0)) + 1.0
+    most = mean.max(-1)
+    low, high = np.zeros(np.shape(mean.sum(-1))), np.log(most + 10.0 * np.sqrt(most) + _FAR)
     inside = np.ones_like(mean)
-    for _ in range(24):
+    for _ in range(30):
         middle = (low + high) / 2
         k = np.exp(middle)[..., None]
         inside = ndtr(3.0 * np.sqrt(k) * (np.cbrt(mean / k) - 1.0 + 1.0 / (9.0 * k)))
         many = (rows * inside).sum(-1) > size
         low, high = np.where(many, middle, low), np.where(many, high, middle)
-    return np.asarray((rows * p * inside).sum(-1))
+    held = (rows * inside).sum(-1)
+    share = np.minimum(size / np.maximum(held, 1e-300), 1.0)  # where no k is high enough, of equals some
+    return np.asarray((rows * p * inside).sum(-1) * share)
 
 
 # --- one cache below many tables ----------------------------------------------------------------------------

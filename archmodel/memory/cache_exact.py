@@ -123,6 +123,18 @@ class CacheSimulator:
         """Share of the accesses so far that hit; 0 before the first."""
         return self.hits / self.accesses if self.accesses else 0.0
 
+    @property
+    def held(self) -> int:
+        """Rows in the cache now."""
+        most = min(self.cache_rows, self.rows)
+        if most == 0:
+            return 0
+        if self.policy == "ideal":
+            return int(self._inside.sum(dtype=np.int64))
+        if self.ways is not None:
+            return int(self._fill.sum())
+        return int(self._state[1 if self.policy == "fifo" else 2])
+
     def feed(self, ids: npt.ArrayLike) -> Found:
         """Runs more accesses: 1 where the row was in the cache, else 0."""
         some = checked(ids, self.rows)

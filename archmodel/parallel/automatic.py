@@ -21,19 +21,28 @@ def tiers(
     cost: Array,
     layout: Layout,
     capacity: dict[str, float],
+    kept: dict[str, float] | None = None,
 ) -> npt.NDArray[np.str_]:
-    """Tier of every table (T,): as `written`, else HBM; when HBM is full, tables with least traffic per byte move to
-    DDR. Replicated tables stay: their dense gradient and step are in HBM."""
-    free = np.array([t is None for t in written], dtype=bool)
-    tier = np.where(free, "hbm", written).astype(str)
+    """Tier of every table (T,): as `written`, else (None or auto) hierarchical, as MTrainS places (arXiv 2305.01515):
+    tables with most traffic per byte in the fastest tier that has room, the next in the next one.
+
+    `capacity`: bytes of each tier per rank, the fastest first, of which nine tenths are filled; `kept`: those of them
+    that caches take. What fits nowhere stays in the last tier that has room for some. Replicated tables are in HBM,
+    where their dense gradient and step are.
+    """
+    free = np.array([t in (None, "auto") for t in written], dtype=bool)
+    tier = np.where(free, "hbm", written).astype(f"<U{max(map(len, capacity), default=3)}")
     free &= sharding != "data_parallel"
-    room = capacity["hbm"] * layout.ranks * _FULL - size[tier == "hbm"].sum()
-    if room < 0 and capacity.get("ddr", 0.0) > 0:
-        order = np.flatnonzero(free)
-        order = order[np.argsort(cost[order] / np.maximum(size[order], 1.0), kind="stable")]
-        moved = np.cumsum(size[order]) - size[order] < -room
-        tier[order[moved]] = "ddr"
-    return tier
+    left = np.flatnonzero(free)
+    left = left[np.argsort(cost[left] / np.maximum(size[left], 1.0), kind="stable")[::-1]]  # most per byte first
+    names = [name for name, room in capacity.items() if name == "hbm" or room > 0]
+    for i, name in enumerate(names):
+        room = (capacity[name] - (kept or {}).get(name, 0.0)) * layout.ranks * _FULL
+        room -= size[~free & (tier == name)].sum()
+        fits = np.cumsum(size[left]) <= room if i + 1 < len(names) else np.ones(len(left), dtype=bool)
+        tier[left[fits]] = name
+        left = left[~fits]
+    return tier.astype(str)
 
 
 def kinds_and_pieces(

@@ -13,10 +13,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from archmodel.memory.batch_cache import batch_misses, paged
+from archmodel.memory.cache import Popularity
+from archmodel.memory.cache_exact import CacheSimulator
 from archmodel.parallel.placement import Blocks, Placement, Scope
 from archmodel.program import IntArray, OuterTraffic, PairTraffic, Traffic
 from archmodel.quantities import Array
 from archmodel.workloads.tables import Tables
+
+_AT_ONCE = 1024
+"""Caches whose misses are worked out together, which bounds memory."""
 
 
 class Counts(Protocol):
@@ -44,6 +50,11 @@ class Counts(Protocol):
 
     def input_traffic(self, placement: Placement, scope: Scope, index_bytes: int, length_bytes: int) -> Traffic:
         """Bytes of indices and lengths from every rank to every rank for the shards of a scope."""
+        ...
+
+    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
+        """Rows (or pages) fetched into the cache of every block, and those written home, both (shards, members);
+        0 where there is no cache."""
         ...
 
 
@@ -78,6 +89,39 @@ class Expected:
         batches, which = np.unique(self.local_batch, return_inverse=True)
         by_batch = np.stack([self.tables.expected_unique(float(b)) for b in batches])
         return np.asarray(by_batch[which][:, placement.table[shards]])
+
+    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
+        """In the long run. Training changes every row that it reads, so each that comes sends a changed one home."""
+        share = self._share(placement, blocks)
+        size = placement.cache_units(scope, blocks).astype(np.float64)
+        table = np.broadcast_to(placement.table[blocks.shards][:, None], size.shape)
+        unit = np.broadcast_to(placement.unit_rows[blocks.shards][:, None], size.shape)
+        cached = size > 0
+        key = np.stack([table[cached].astype(np.float64), share[cached], size[cached], unit[cached]])
+        distinct, which = np.unique(key, axis=1, return_inverse=True)
+        fetched = np.zeros(size.shape)
+        fetched[cached] = self._misses(placement, *distinct)[np.reshape(which, -1)]
+        return fetched, fetched if train else np.zeros(size.shape)
+
+    def _misses(self, placement: Placement, table: Array, share: Array, size: Array, unit: Array) -> Array:
+        """Expected misses of blocks that have a `share` of the rows of a `table` and a cache of `size` units, each of
+        `unit` rows."""
+        t = table.astype(np.int64)
+        plans = [placement.cache[i] for i in t]
+        kinds = [(p.policy, p.ways, int(self.tables.distribution_of[i])) for p, i in zip(plans, t, strict=True) if p]
+        batch, missed = float(self.local_batch.sum()), np.zeros(len(t))
+        for kind in dict.fromkeys(kinds):
+            all_of_it = np.flatnonzero([k == kind for k in kinds])
+            for first in range(0, len(all_of_it), _AT_ONCE):
+                mine = all_of_it[first : first + _AT_ONCE]
+                policy, ways, distribution = kind
+                whole = self.tables.distributions[distribution].popularity(
+                    self.tables.num_embeddings[t[mine]].astype(np.float64)
+                )
+                part = paged(Popularity(whole.probability, whole.rows * share[mine][:, None]), unit[mine])
+                draws = self.tables.pooling_factor[t[mine]] * batch
+                missed[mine] = batch_misses(part, size[mine], draws, policy, ways)
+        return missed
 
     def sample_indices(self) -> Array:
         pooling = self.tables.pooling_factor[self.tables.num_embeddings > 0].sum()
@@ -116,9 +160,40 @@ class Batch:
 
 @dataclass(frozen=True)
 class Observed:
-    """Exact counts of one batch. For small designs: loops over shards."""
+    """Exact counts of one batch. For small designs: loops over shards.
+
+    `before`: the batches before it, oldest first, which decide what caches hold; none: they are empty.
+    """
 
     batch: Batch
+    before: Sequence[Batch] = ()
+
+    @classmethod
+    def each(cls, batches: Sequence[Batch]) -> list[Observed]:
+        """Counts of consecutive batches, caches empty at first."""
+        return [cls(batch, tuple(batches[:i])) for i, batch in enumerate(batches)]
+
+    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
+        """By exact caches that run every distinct row of each batch once, in the order of ids."""
+        size = placement.cache_units(scope, blocks)
+        fetched, written = np.zeros(size.shape), np.zeros(size.shape)
+        for s, m in np.argwhere(size > 0):
+            t = int(placement.table[blocks.shards[s]])
+            plan = placement.cache[t]
+            assert plan is not None
+            rows, first = int(blocks.rows[s, m]), int(blocks.start[s, m])
+            unit = int(placement.unit_rows[blocks.shards[s]])
+            ways = None if plan.ways is None else min(plan.ways, int(size[s, m]))
+            cache = CacheSimulator(-(-rows // unit), int(size[s, m]), plan.policy, ways)
+            held = 0
+            for batch in (*self.before, self.batch):
+                ids = batch.ids[t]
+                wanted = np.unique((ids[(ids >= first) & (ids < first + rows)] - first) // unit)
+                held = cache.held
+                fetched[s, m] = len(wanted) - int(cache.feed(wanted).sum())
+            # training changes every row: each that came, less the places it found empty, sends one home
+            written[s, m] = fetched[s, m] - (cache.held - held) if train else 0.0
+        return fetched, written
 
     def _inside(self, placement: Placement, blocks: Blocks, s: int, m: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         ids = self.batch.ids[int(placement.table[blocks.shards[s]])]

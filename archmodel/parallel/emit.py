@@ -27,6 +27,13 @@ class Emitter:
     ops: list[Op] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     only: int | None = None
+    lookahead: int = 1
+    """Batches ahead that inputs are there when they are prefetched: as far as caches fetch rows."""
+
+    @property
+    def copies(self) -> int:
+        """Batches of a prefetched input that are held."""
+        return 1 + self.lookahead
 
     def alone(self, rank: int) -> Emitter:
         """Emits into the same Program what `rank` alone does, for the whole batch."""
@@ -67,9 +74,10 @@ class Emitter:
         dtype: Dtype,
         tier: Tier = "hbm",
         prefetched: bool = False,
+        copies: int = 2,
     ) -> str:
-        """Declare a buffer; returns its name."""
-        self.buffers[name] = Buffer(name, role, per_rank(np.atleast_1d(elements)), dtype, tier, prefetched)
+        """Declare a buffer, in `copies` when prefetched; returns its name."""
+        self.buffers[name] = Buffer(name, role, per_rank(np.atleast_1d(elements)), dtype, tier, prefetched, copies)
         return name
 
     def activation(self, name: str, width: int, dtype: Dtype | None = None) -> str:

@@ -23,9 +23,9 @@ def declare_inputs(e: Emitter, dense: Emitter, workload: Workload) -> None:
     """Dense features on the ranks of `dense`, labels everywhere. What nothing copies is there an iteration ahead."""
     ahead = e.plan.prefetch_input or not e.plan.copy_input
     features = dense.batch * dense_width(workload)
-    e.buffer(DENSE_INPUT, "input", features, e.plan.precision.compute, prefetched=ahead)
+    e.buffer(DENSE_INPUT, "input", features, e.plan.precision.compute, prefetched=ahead, copies=e.copies)
     if workload.mode == "train":
-        e.buffer(LABELS, "input", e.batch, "fp32", prefetched=ahead)
+        e.buffer(LABELS, "input", e.batch, "fp32", prefetched=ahead, copies=e.copies)
 
 
 def copy_inputs(e: Emitter, dense: Emitter, workload: Workload, counts: Counts) -> None:
@@ -39,7 +39,7 @@ def copy_inputs(e: Emitter, dense: Emitter, workload: Workload, counts: Counts) 
         writes.append(LABELS)
     if len(workload.table_arrays):
         sparse = sparse_bytes(e, workload.table_arrays, counts)
-        e.buffer(SPARSE_FEATURES, "input", sparse, "uint8", prefetched=e.plan.prefetch_input)
+        e.buffer(SPARSE_FEATURES, "input", sparse, "uint8", prefetched=e.plan.prefetch_input, copies=e.copies)
         moved = moved + sparse
         writes.append(SPARSE_FEATURES)
     if e.plan.pageable_input:

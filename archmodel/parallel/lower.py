@@ -36,7 +36,7 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     layout = placement.layout
     local_batch = split_evenly(workload.global_batch, layout.ranks)
     train = workload.mode == "train"
-    e = Emitter(plan, layout, local_batch)
+    e = Emitter(plan, layout, local_batch, lookahead=max(placement.prefetch, 1))
     counts = counts or Expected(workload.table_arrays, local_batch)
     layers = workload.layers()
     if any(isinstance(layer, Listed) for layer in layers):
@@ -59,6 +59,8 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     if not late:
         copy_inputs(e, below, workload, counts)
         sparse.input()
+    if not (late and placement.prefetch):
+        sparse.fetch()
     sparse.lookup()
     if not bottom:
         sparse.exchange()
@@ -103,12 +105,16 @@ def lower(workload: Workload, plan: Plan, placement: Placement, counts: Counts |
     fused = e.plan.sparse_update == "exact"
     if fused:
         sparse.update()
+        sparse.write_back()
     if not lifo:
         upper.update()
         under.update()
     if not fused:  # frameworks step the dense layers first
         sparse.update()
+        sparse.write_back()
     if late:
         copy_inputs(e, below, workload, counts)
         sparse.input()
+        if placement.prefetch:
+            sparse.fetch()
     return e.program(bottom_rank)

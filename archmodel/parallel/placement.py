@@ -7,13 +7,16 @@ ranks (rows cut evenly over the members, block = ceil(rows / members)), or a rep
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from archmodel.parallel.plan import CachePlan
 from archmodel.program import IntArray, Layout
-from archmodel.quantities import Array
+from archmodel.quantities import Array, itemsize
 from archmodel.workloads.tables import Tables
 
 Scope = Literal["rank", "node", "world", "replica"]
@@ -21,6 +24,9 @@ SCOPES: tuple[Scope, ...] = ("rank", "node", "world", "replica")
 ROUTES: dict[Scope, str] = {"rank": "table", "node": "node_row", "world": "row", "replica": "replicated"}
 """Name of the exchange that shards of each scope use."""
 _CHUNK = 1 << 20
+STATE_BYTES_PER_ELEMENT = {"sgd": 0.0, "rowwise_adagrad": 0.0, "adagrad": 4.0, "adam": 8.0}
+"""Optimizer state is kept in fp32 whatever the rows are in: Adagrad one moment per element, Adam two."""
+STATE_BYTES_PER_ROW = {"sgd": 0.0, "rowwise_adagrad": 4.0, "adagrad": 0.0, "adam": 0.0}
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,92 @@ class Placement:
     dtype: tuple[str, ...]
     optimizer: tuple[str, ...]
     sharding: tuple[str, ...]
+    cache: tuple[CachePlan | None, ...] = ()
+    """Over tables; empty: no table has one."""
+    entry: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Which entry of the plan each table has, (T,): caches of so many bytes are for all tables of an entry."""
+    tiers: tuple[str, ...] = ("hbm", "ddr")
+    """Tiers of the system, the fastest first."""
+
+    @cached_property
+    def cached(self) -> npt.NDArray[np.bool_]:
+        """Which tables have a cache, (T,)."""
+        return np.array([c is not None for c in self.cache] or [False] * len(self.tables), dtype=bool)
+
+    @cached_property
+    def read_tier(self) -> tuple[str, ...]:
+        """Tier that lookups and updates of every table read: that of its cache, else its home."""
+        return tuple(
+            c.tier if c is not None else t
+            for c, t in zip(self.cache or [None] * len(self.tier), self.tier, strict=True)
+        )
+
+    @cached_property
+    def prefetch(self) -> int:
+        """Batches ahead that caches fetch; 0 without caches."""
+        return max((c.prefetch for c in self.cache if c is not None), default=0)
+
+    @cached_property
+    def home_row_bytes(self) -> Array:
+        """Bytes of a row of every shard with its optimizer state beside it, (S,)."""
+        element = np.array([itemsize(d) for d in self.dtype], dtype=np.float64)[self.table]
+        per_element = np.array([STATE_BYTES_PER_ELEMENT[o] for o in self.optimizer], dtype=np.float64)[self.table]
+        per_row = np.array([STATE_BYTES_PER_ROW[o] for o in self.optimizer], dtype=np.float64)[self.table]
+        return np.asarray(self.columns * (element + per_element) + per_row)
+
+    @cached_property
+    def unit_rows(self) -> IntArray:
+        """Rows that move together to and from the cache of every shard, (S,): 1, or those of a page."""
+        pages = [c.page if c is not None else None for c in self.cache] or [None] * len(self.tables)
+        page = np.array([0.0 if p is None else float(np.max(p)) for p in pages])[self.table]
+        return np.maximum(np.floor(page / np.maximum(self.home_row_bytes, 1.0)), 1.0).astype(np.int64)
+
+    def cache_units(self, scope: Scope, blocks: Blocks) -> IntArray:
+        """Rows, or pages, that the cache of every block holds, (shards, members): whole sets, at least one of a block
+        that has any rows, at most all; 0 without a cache.
+
+        Bytes on a rank are shared by all blocks there of tables of one entry, in proportion to their size.
+        """
+        table = self.table[blocks.shards]
+        plans = [self.cache[t] if self.cache else None for t in table]
+        unit = np.array([p.size.unit if p else "" for p in plans], dtype="<U5").reshape(-1, 1)
+        amount = np.array([p.size.amount if p else 0.0 for p in plans], dtype=np.float64).reshape(-1, 1)
+        rows = blocks.rows.astype(np.float64)
+        whole = np.maximum(self.tables.num_embeddings[table][:, None], 1)
+        share = np.where(unit == "share", amount, amount / whole)
+        if (unit == "bytes").any():
+            held = np.maximum(self._entry_bytes[self.entry[table][:, None], blocks.ranks], 1.0)
+            share = np.where(unit == "bytes", amount / held, share)
+        ways = np.array([(p.ways or 1) if p else 1 for p in plans], dtype=np.int64).reshape(-1, 1)
+        unit_rows = self.unit_rows[blocks.shards][:, None]
+        wanted = np.floor(share * rows * (1 + 1e-12)).astype(np.int64) // unit_rows
+        size = np.minimum(wanted, -(-blocks.rows // unit_rows))
+        size = np.where(size >= ways, size // ways * ways, size)
+        return np.asarray(np.where((rows > 0) & (unit != ""), np.maximum(size, 1), 0), dtype=np.int64)
+
+    @cached_property
+    def cache_share(self) -> Array:
+        """Share of the rows of every table that its cache holds, (T,)."""
+        held, rows = np.zeros(len(self.tables)), np.zeros(len(self.tables))
+        for scope in SCOPES[:-1]:
+            for b in self.blocks(scope):
+                table = self.table[b.shards]
+                units = self.cache_units(scope, b)
+                held += np.bincount(table, units.sum(1), len(held))
+                rows += np.bincount(table, (-(-b.rows // self.unit_rows[b.shards][:, None])).sum(1), len(rows))
+        return np.asarray(held / np.maximum(rows, 1.0))
+
+    @cached_property
+    def _entry_bytes(self) -> Array:
+        """Bytes of the cached tables of every entry on every rank, (entries, ranks)."""
+        total = np.zeros((int(self.entry.max(initial=-1)) + 1, self.layout.ranks))
+        for scope in SCOPES[:-1]:
+            for b in self.blocks(scope):
+                table = self.table[b.shards]
+                size = b.rows * self.home_row_bytes[b.shards][:, None] * self.cached[table][:, None]
+                entry = np.broadcast_to(self.entry[table][:, None], b.rows.shape)
+                np.add.at(total, (entry, b.ranks), size)
+        return total
 
     @property
     def columns(self) -> IntArray:

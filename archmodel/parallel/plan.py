@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from archmodel.components.base import Component
-from archmodel.quantities import Count, Dtype, Fraction, PositiveBytes
+from archmodel.errors import ArchmodelError
+from archmodel.quantities import Count, Dtype, Fraction, PositiveBytes, parse
 from archmodel.workloads.tables import Tables
 
 Sharding = Literal[
@@ -28,8 +30,8 @@ Sharding = Literal[
     "grid_wise",
     "data_parallel",
 ]
+CachePolicy = Literal["lru", "lfu", "fifo"]
 Optimizer = Literal["sgd", "rowwise_adagrad", "adagrad", "adam"]
-TierName = Literal["hbm", "ddr"]
 FloatDtype = Literal["fp64", "fp32", "bf16", "fp16", "fp8"]
 IndexDtype = Literal["int32", "int64"]
 _CONDITION = re.compile(r"\s*(<=|>=|==|<|>)?\s*([0-9_,.]+(?:[eE][0-9]+)?)\s*([kMG]?)\s*$")
@@ -79,6 +81,70 @@ class Match(Component):
         return mask
 
 
+CacheUnit = Literal["share", "rows", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSize:
+    """How much a cache holds: a `share` of each table, `rows` of each table, or `bytes` on each rank for all tables of
+    the entry together."""
+
+    amount: float
+    unit: CacheUnit
+
+    @classmethod
+    def read(cls, value: object) -> CacheSize:
+        """From `4 GiB`, `20 %` or 0.2 (a share), or 100000 (rows). Raises ValueError."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            try:
+                found = cls(parse(value, "bytes"), "bytes")
+            except ArchmodelError:
+                try:
+                    found = cls(parse(value, "ratio"), "share")
+                except ArchmodelError:
+                    raise ValueError(_CACHE_SIZES) from None
+        elif isinstance(value, int) and not isinstance(value, bool):
+            found = cls(float(value), "rows")
+        elif isinstance(value, float):
+            found = cls(value, "share" if 0 < value < 1 or not value.is_integer() else "rows")
+        else:
+            raise ValueError(_CACHE_SIZES)
+        if found.unit == "share" and found.amount > 1:
+            raise ValueError(f"is {found.amount:g} times the table; a cache is smaller. {_CACHE_SIZES}")
+        if not found.amount > 0:
+            raise ValueError(f"is a cache that holds nothing. {_CACHE_SIZES}")
+        return found
+
+
+_CACHE_SIZES = "Write bytes on each rank (4 GiB), a share of each table (20 %) or whole rows of each table (100000)"
+
+
+class CachePlan(Component):
+    """A software-managed cache of rows in a faster tier than the table's own. Rows move with their optimizer state."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    tier: str = Field(
+        alias="in", description="tier that the cached rows lie in: hbm, ddr or one that the host declares"
+    )
+    size: Annotated[CacheSize, BeforeValidator(CacheSize.read), WithJsonSchema({"type": ["string", "number"]})] = Field(
+        description="4 GiB on each rank for all tables of this entry, 20 % of each table, or 100000 rows of each table"
+    )
+    policy: CachePolicy = Field(default="lru", description="which row makes room")
+    ways: Count | None = Field(default=32, description="rows of a set; null: fully associative")
+    prefetch: int = Field(
+        default=1, ge=0, le=16, description="batches ahead that missing rows are fetched; 0: when they are looked up"
+    )
+    page: PositiveBytes | None = Field(
+        default=None,
+        description="rows come and go by pages of so many bytes that the device faults on, as in unified memory "
+        "(prefetch: 0); left out: row by row, by software",
+    )
+    write: Literal["back"] = Field(default="back", description="changed rows are written home when they leave")
+
+
 class TablePlan(Component):
     """How one table, or every table of a rule, is cut and held. What is left out is decided for you."""
 
@@ -88,7 +154,12 @@ class TablePlan(Component):
         default=None, min_length=1, description="nodes of the shards (table_row_wise, grid)"
     )
     column_shards: Count | None = Field(default=None, description="pieces that the columns are cut into")
-    tier: TierName | None = Field(default=None, description="memory that holds the rows")
+    tier: str | None = Field(
+        default=None,
+        description="memory that holds the rows: hbm, ddr or one that the host declares; auto or left out: the fastest "
+        "that has room, tables with most traffic per byte first",
+    )
+    cache: CachePlan | None = Field(default=None, description="cache of rows in a faster tier")
     dtype: Dtype | None = Field(default=None, description="precision of the rows")
     optimizer: Optimizer | None = Field(default=None, description="sparse optimizer")
 

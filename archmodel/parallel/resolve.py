@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +10,8 @@ import numpy.typing as npt
 from archmodel.errors import suggestion
 from archmodel.parallel.automatic import kinds_and_pieces, tiers
 from archmodel.parallel.homes import homes
-from archmodel.parallel.placement import SCOPES, Placement, Scope
-from archmodel.parallel.plan import Plan, TablePlan
+from archmodel.parallel.placement import SCOPES, STATE_BYTES_PER_ELEMENT, STATE_BYTES_PER_ROW, Placement, Scope
+from archmodel.parallel.plan import CachePlan, Plan, TablePlan
 from archmodel.program import IntArray, Layout, sectors
 from archmodel.quantities import Array, itemsize
 from archmodel.workloads.tables import Tables
@@ -25,9 +25,6 @@ SCOPE_OF: dict[str, Scope] = {
     "grid_wise": "node",
     "data_parallel": "replica",
 }
-STATE_BYTES_PER_ELEMENT = {"sgd": 0.0, "rowwise_adagrad": 0.0, "adagrad": 4.0, "adam": 8.0}
-"""Optimizer state is kept in fp32 whatever the rows are in: Adagrad one moment per element, Adam two."""
-STATE_BYTES_PER_ROW = {"sgd": 0.0, "rowwise_adagrad": 4.0, "adagrad": 0.0, "adam": 0.0}
 
 
 class PlanError(Exception):
@@ -71,6 +68,8 @@ def resolve(
         longest = tables.names[int(tables.num_embeddings.argmax())]
         problems.append(("plan.wires.index", f"int32 cannot name every row of table {longest}; int64 can"))
     entries = _entries(plan, tables, problems)
+    _check_tiers(entries, capacity, problems)
+    _check_prefetch(plan, entries, problems)
     sharding = entries.column("sharding").astype(str)
     dtype = entries.column("dtype").astype(str)
     optimizer = entries.column("optimizer").astype(str)
@@ -86,12 +85,16 @@ def resolve(
     size = parameter_bytes(tables, width, element, optimizer)
     wire = itemsize(plan.wires.lookup_forward)
     cost = global_batch * (tables.pooling_factor * sectors(width * element) + width * wire)
-    tier = tiers(entries.column("tier"), sharding, size, cost, layout, capacity)
+    written = entries.column("tier")
+    kept = _kept(entries, size, written, layout)
+    tier = tiers(written, sharding, size, cost, layout, capacity, kept)
+    cache = _caches(entries, tier, capacity)
     pieces = _pieces(entries, sharding, layout)
     usable = np.array([capacity[t] for t in tier]) * (1.0 - float(plan.memory_reserve)) if len(tables) else size
     sharding, pieces = kinds_and_pieces(sharding, pieces, tables, tier, size, cost, usable, layout, global_batch)
     load = np.zeros(layout.ranks) if other_load is None else other_load
-    return _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable, load)
+    placement = _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable, load)
+    return replace(placement, cache=cache, entry=entries.of_table, tiers=tuple(capacity))
 
 
 def parameter_bytes(tables: Tables, columns: Array, element: Array, optimizer: npt.NDArray[np.str_]) -> Array:
@@ -134,7 +137,7 @@ def _entries(plan: Plan, tables: Tables, problems: list[tuple[str, str]]) -> _En
 
 def _over(base: TablePlan, entry: TablePlan) -> TablePlan:
     """`base` with every field that `entry` gives."""
-    names = ("sharding", "ranks", "nodes", "column_shards", "tier", "dtype", "optimizer")
+    names = ("sharding", "ranks", "nodes", "column_shards", "tier", "cache", "dtype", "optimizer")
     given = {n: v for n in names if (v := getattr(entry, n)) is not None}
     return base.model_copy(update=given)
 
@@ -164,10 +167,12 @@ def _check_entries(entries: _Entries, tables: Tables, layout: Layout, problems: 
         single = kind in {"table_wise", "table_row_wise", "table_column_wise"}
         if homes is not None and takes and single and len(homes) > 1:
             problems.append((f"{path}.{takes}", f"{kind} places a table on one of the {takes}, {len(homes)} are named"))
-        if kind == "data_parallel" and entry.tier == "ddr":
+        if kind == "data_parallel" and entry.tier not in (None, "auto", "hbm"):
             problems.append(
-                (f"{path}.tier", "data_parallel keeps its replicas in hbm; every other sharding can use ddr")
+                (f"{path}.tier", f"data_parallel keeps its replicas in hbm; every other sharding can use {entry.tier}")
             )
+        if kind == "data_parallel" and entry.cache is not None:
+            problems.append((f"{path}.cache", "data_parallel keeps its replicas in hbm and has nothing to cache"))
         pieces = entry.column_shards
         if pieces is not None and kind in {"table_wise", "row_wise", "table_row_wise", "data_parallel"}:
             problems.append((f"{path}.column_shards", f"{kind} does not cut columns"))
@@ -187,6 +192,83 @@ def _check_entries(entries: _Entries, tables: Tables, layout: Layout, problems: 
                         f"{pieces} pieces of table {tables.names[t]}, which has {tables.embedding_dim[t]} columns",
                     )
                 )
+
+
+def _check_tiers(entries: _Entries, capacity: dict[str, float], problems: list[tuple[str, str]]) -> None:
+    """Every tier named is there, and a cache is in a faster one than its table's home."""
+    order = list(capacity)
+    for entry, path in zip(entries.plans, entries.paths, strict=True):
+        for tier, where in (
+            (entry.tier, f"{path}.tier"),
+            (entry.cache.tier if entry.cache else None, f"{path}.cache.in"),
+        ):
+            if tier is None or (tier == "auto" and where.endswith(".tier")) or tier in capacity:
+                continue
+            what = "but the node has no host" if order == ["hbm"] else suggestion(tier, [*order, "auto"])
+            problems.append((where, f"no memory of the system is called {tier}; {what}"))
+        if entry.cache is None or entry.tier not in capacity or entry.cache.tier not in capacity:
+            continue
+        if entry.cache.tier == entry.tier:
+            problems.append((f"{path}.cache.in", f"{entry.tier} is where the rows are already; a cache is elsewhere"))
+        elif order.index(entry.cache.tier) > order.index(str(entry.tier)):
+            faster = ", ".join(order[: order.index(str(entry.tier))]) or "no other tier is"
+            problems.append(
+                (
+                    f"{path}.cache.in",
+                    f"{entry.cache.tier} is slower than {entry.tier}, where the rows are; {faster} is not",
+                )
+            )
+
+
+def _check_prefetch(plan: Plan, entries: _Entries, problems: list[tuple[str, str]]) -> None:
+    """Rows are fetched when their indices are known, all caches' as far ahead."""
+    depths: dict[int, str] = {}
+    for i, (entry, path) in enumerate(zip(entries.plans, entries.paths, strict=True)):
+        if entry.cache is None or i not in set(entries.of_table.tolist()):
+            continue
+        depth = entry.cache.prefetch
+        if depth and not plan.prefetch_input:
+            problems.append(
+                (
+                    f"{path}.cache.prefetch",
+                    f"{depth} batches ahead needs their indices; set plan.prefetch_input: true, or prefetch: 0",
+                )
+            )
+        if depth and entry.cache.page is not None:
+            problems.append(
+                (
+                    f"{path}.cache.prefetch",
+                    f"{depth} batches ahead, but pages come when the device faults; set prefetch: 0",
+                )
+            )
+        depths.setdefault(depth, path)
+    if len(depths) > 1:
+        (_, one), (depth, other) = list(depths.items())[:2]
+        problems.append((f"{other}.cache.prefetch", f"is {depth}; all caches of a plan fetch as far ahead as {one}"))
+
+
+def _kept(entries: _Entries, size: Array, written: npt.NDArray[np.object_], layout: Layout) -> dict[str, float]:
+    """Bytes per rank that caches of tables without a tier of their own may take in each tier, at most."""
+    kept: dict[str, float] = {}
+    for i, entry in enumerate(entries.plans):
+        mine = (entries.of_table == i) & np.isin(written.astype(str), ["None", "auto"])
+        if entry.cache is None or not mine.any():
+            continue
+        whole = float(size[mine].sum()) / layout.ranks
+        amount, unit = entry.cache.size.amount, entry.cache.size.unit
+        wanted = {"bytes": amount, "share": amount * whole, "rows": 0.0}[unit]
+        kept[entry.cache.tier] = kept.get(entry.cache.tier, 0.0) + min(wanted, whole)
+    return kept
+
+
+def _caches(entries: _Entries, tier: npt.NDArray[np.str_], capacity: dict[str, float]) -> tuple[CachePlan | None, ...]:
+    """The cache of every table; none above a table that was placed in its tier, or a faster one."""
+    order = list(capacity)
+    found = entries.column("cache").tolist()
+    return tuple(
+        c if c is not None and order.index(c.tier) < order.index(t) else None
+        for c, t in zip(found, tier.tolist(), strict=True)
+    )
 
 
 def _pieces(entries: _Entries, sharding: npt.NDArray[np.str_], layout: Layout) -> IntArray:

@@ -12,6 +12,7 @@ Each route has one fused lookup and one fused update. A rank with nothing on a r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,10 +24,17 @@ from archmodel.parallel.counts import Counts
 from archmodel.parallel.dense import blocks, gradient, one
 from archmodel.parallel.emit import Emitter, per_rank
 from archmodel.parallel.inputs import SPARSE_FEATURES
-from archmodel.parallel.placement import ROUTES, Blocks, Placement, Scope
-from archmodel.parallel.resolve import STATE_BYTES_PER_ELEMENT, STATE_BYTES_PER_ROW
+from archmodel.parallel.placement import (
+    ROUTES,
+    STATE_BYTES_PER_ELEMENT,
+    STATE_BYTES_PER_ROW,
+    Blocks,
+    Placement,
+    Scope,
+)
 from archmodel.program import (
     AllToAll,
+    CacheProbe,
     Collective,
     Elementwise,
     EmbeddingLookup,
@@ -34,13 +42,15 @@ from archmodel.program import (
     EmbeddingUpdate,
     IntArray,
     OuterTraffic,
+    Phase,
+    RowMove,
+    Stream,
     Tier,
     sectors,
 )
 from archmodel.quantities import Array, Dtype, itemsize
 from archmodel.workloads.layers import EMBEDDINGS
 
-TIERS: tuple[Tier, ...] = ("hbm", "ddr")
 STEP_OPERATIONS = {"sgd": 2, "rowwise_adagrad": 4, "adagrad": 7, "adam": 12}
 STEP_OPERATIONS_PER_ROW = {"sgd": 0, "rowwise_adagrad": 5, "adagrad": 0, "adam": 0}
 """Operations of one optimizer step per element of a row, and per row on top: counted from the update equations."""
@@ -66,7 +76,12 @@ class Amounts:
 
     def tiers(self, name: str) -> dict[Tier, Array]:
         """Per-tier amounts; HBM always, other tiers where they hold something."""
-        return {t: per_rank(self[f"{name}.{t}"]) for t in TIERS if t == "hbm" or f"{name}.{t}" in self.values}
+        return {"hbm": per_rank(self[f"{name}.hbm"]), **self.by(name)}
+
+    def by(self, name: str) -> dict[str, Array]:
+        """Amounts of one name by what stands after it: tiers, or paths between them."""
+        found = [key for key in self.values if key.startswith(f"{name}.")]
+        return {key[len(name) + 1 :]: per_rank(self[key]) for key in found}
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,9 @@ class ShardSizes:
     element: Array
     step_operations: Array
     in_tier: dict[Tier, Array]
+    """1 where lookups read the tier."""
+    at_home: dict[Tier, Array]
+    """1 where the tier holds the rows."""
 
     @classmethod
     def of(cls, placement: Placement, shards: IntArray) -> ShardSizes:
@@ -94,7 +112,8 @@ class ShardSizes:
         state = columns * column([STATE_BYTES_PER_ELEMENT[o] for o in optimizer]) + column(
             [STATE_BYTES_PER_ROW[o] for o in optimizer]
         )
-        tier = np.array([placement.tier[t] for t in table]).reshape(-1, 1)
+        read = np.array([placement.read_tier[t] for t in table], dtype=str).reshape(-1, 1)
+        home = np.array([placement.tier[t] for t in table], dtype=str).reshape(-1, 1)
         return cls(
             columns=columns,
             row_bytes=sectors(columns * element),
@@ -103,11 +122,12 @@ class ShardSizes:
             element=element,
             step_operations=columns * column([STEP_OPERATIONS[o] for o in optimizer])
             + column([STEP_OPERATIONS_PER_ROW[o] for o in optimizer]),
-            in_tier={t: (tier == t).astype(np.float64) for t in TIERS},
+            in_tier={t: (read == t).astype(np.float64) for t in placement.tiers if (read == t).any()},
+            at_home={t: (home == t).astype(np.float64) for t in placement.tiers if (home == t).any()},
         )
 
 
-def amounts(e: Emitter, placement: Placement, counts: Counts, scope: Scope) -> Amounts:
+def amounts(e: Emitter, placement: Placement, counts: Counts, scope: Scope, train: bool = True) -> Amounts:
     """Sum the shards of a scope over ranks (everything but replicas, which `replica_amounts` does)."""
     total = Amounts(e.layout.ranks)
     batch = float(e.local_batch.sum())
@@ -126,17 +146,61 @@ def amounts(e: Emitter, placement: Placement, counts: Counts, scope: Scope) -> A
         put("gathered", indices * size.columns * backward)
         put("gradient_rows", batch * size.columns * present * backward)
         put("steps", indices * size.columns + unique * size.step_operations)
-        for tier in TIERS:
-            here = size.in_tier[tier]
-            if here.any():
-                put(f"rows.{tier}", indices * size.row_bytes * here)
-                put(f"unique.{tier}", unique * size.row_bytes * here)
-                put(f"rows_added.{tier}", 2 * indices * size.row_bytes * here)
-                put(f"row_update.{tier}", 2 * unique * size.row_bytes * here)
-                put(f"state_update.{tier}", 2 * unique * size.state_row_bytes * here)
-                put(f"parameters.{tier}", b.rows * size.columns * size.element * here)
-                put(f"state.{tier}", b.rows * size.state_bytes * here)
+        for tier, here in size.in_tier.items():
+            put(f"rows.{tier}", indices * size.row_bytes * here)
+            put(f"unique.{tier}", unique * size.row_bytes * here)
+            put(f"rows_added.{tier}", 2 * indices * size.row_bytes * here)
+            put(f"row_update.{tier}", 2 * unique * size.row_bytes * here)
+            put(f"state_update.{tier}", 2 * unique * size.state_row_bytes * here)
+            if tier != "hbm":
+                put(f"reads.{tier}", indices * here)
+                put(f"updates.{tier}", unique * here)
+        for tier, here in size.at_home.items():
+            put(f"parameters.{tier}", b.rows * size.columns * size.element * here)
+            put(f"state.{tier}", b.rows * size.state_bytes * here)
+        if placement.cached[placement.table[b.shards]].any():
+            _cache_amounts(e, placement, counts, scope, b, size, (indices, unique), put, train)
     return total
+
+
+def _cache_amounts(
+    e: Emitter,
+    placement: Placement,
+    counts: Counts,
+    scope: Scope,
+    b: Blocks,
+    size: ShardSizes,
+    wanted: tuple[Array, Array],
+    put: Callable[[str, Array], None],
+    train: bool,
+) -> None:
+    """What the caches of some blocks hold, are asked for and move."""
+    table = placement.table[b.shards]
+    cached = placement.cached[table].astype(np.float64)[:, None]
+    unit = placement.unit_rows[b.shards].astype(np.float64)[:, None]
+    held = placement.cache_units(scope, b)
+    fetched, written = counts.moved(placement, scope, b, train)
+    plans = [placement.cache[t] for t in table]
+    ways = np.array([(c.ways or 1) if c else 0 for c in plans], dtype=np.float64)[:, None]
+    index = itemsize(e.plan.wires.index)
+    by_software = cached * np.array([[float(c is not None and c.page is None)] for c in plans])
+    if by_software.any():  # pages are found by the device's own page tables
+        put("probed", wanted[0] * by_software)
+        put("probed_rows", wanted[1] * by_software)
+        put("tags", wanted[1] * np.minimum(ways, held) * index * by_software)
+    put("faults", fetched * (cached - by_software))
+    row = (size.columns * size.element + (size.state_bytes if train else 0.0)) * unit
+    for home, at_home in size.at_home.items():
+        for tier, here in size.in_tier.items():
+            both = at_home * here * cached
+            if not both.any():
+                continue
+            path = f"{home}:{tier}"
+            for name, units in (("fetch", fetched), ("back", written)):
+                put(f"{name}_rows.{path}", units * both)
+                put(f"{name}_bytes.{path}", units * row * both)
+            put(f"cache.{tier}", held * row * both)
+            put(f"staged.{tier}", fetched * row * both)
 
 
 def replica_amounts(e: Emitter, placement: Placement, counts: Counts) -> Amounts:
@@ -156,15 +220,14 @@ def replica_amounts(e: Emitter, placement: Placement, counts: Counts) -> Amounts
     total.add("adds", indices @ columns)
     total.add("elements", np.full(e.layout.ranks, rows @ columns))
     total.add("steps", np.full(e.layout.ranks, rows @ size.step_operations[:, 0]))
-    for tier in TIERS:
-        here = size.in_tier[tier][:, 0]
-        if here.any():
-            total.add(f"rows.{tier}", indices @ (size.row_bytes[:, 0] * here))
-            total.add(f"unique.{tier}", unique @ (size.row_bytes[:, 0] * here))
-            total.add(f"rows_added.{tier}", 2 * (indices @ (size.row_bytes[:, 0] * here)))
-            total.add(f"row_update.{tier}", 2 * (unique @ (size.row_bytes[:, 0] * here)))
-            total.add(f"parameters.{tier}", np.full(e.layout.ranks, (rows * columns * size.element[:, 0]) @ here))
-            total.add(f"state.{tier}", np.full(e.layout.ranks, (rows * size.state_bytes[:, 0]) @ here))
+    for tier, mask in size.at_home.items():
+        here = mask[:, 0]
+        total.add(f"rows.{tier}", indices @ (size.row_bytes[:, 0] * here))
+        total.add(f"unique.{tier}", unique @ (size.row_bytes[:, 0] * here))
+        total.add(f"rows_added.{tier}", 2 * (indices @ (size.row_bytes[:, 0] * here)))
+        total.add(f"row_update.{tier}", 2 * (unique @ (size.row_bytes[:, 0] * here)))
+        total.add(f"parameters.{tier}", np.full(e.layout.ranks, (rows * columns * size.element[:, 0]) @ here))
+        total.add(f"state.{tier}", np.full(e.layout.ranks, (rows * size.state_bytes[:, 0]) @ here))
     return total
 
 
@@ -189,7 +252,7 @@ class SparseLowering:
                 self.routes[scope] = (
                     replica_amounts(self.e, self.placement, self.counts)
                     if scope == "replica"
-                    else amounts(self.e, self.placement, self.counts, scope)
+                    else amounts(self.e, self.placement, self.counts, scope, self.train)
                 )
         self._declare()
 
@@ -209,13 +272,23 @@ class SparseLowering:
         e = self.e
         for scope, a in self.routes.items():
             name = ROUTES[scope]
-            for tier in TIERS:
-                if f"parameters.{tier}" in a.values:
-                    e.buffer(f"{name}.weights.{tier}", "parameter", a[f"parameters.{tier}"], "uint8", tier)
-                    if self.train:
-                        e.buffer(f"{name}.state.{tier}", "optimizer_state", a[f"state.{tier}"], "uint8", tier)
+            for tier, held in a.by("parameters").items():
+                e.buffer(f"{name}.weights.{tier}", "parameter", held, "uint8", tier)
+                if self.train:
+                    e.buffer(f"{name}.state.{tier}", "optimizer_state", a[f"state.{tier}"], "uint8", tier)
+            for tier, held in a.by("cache").items():
+                e.buffer(f"{name}.cache.{tier}", "cache", held, "uint8", tier)
+                ahead = self.placement.prefetch
+                e.buffer(
+                    f"{name}.staged.{tier}", "cache", a[f"staged.{tier}"], "uint8", tier, ahead > 0, copies=1 + ahead
+                )
+            if "probed" in a.values:
+                ids, ahead = a["probed_rows"], self.placement.prefetch
+                e.buffer(f"{name}.wanted", "cache", ids, e.plan.wires.index, "hbm", ahead > 0, copies=1 + ahead)
             index_bytes = a["indices"] * itemsize(e.plan.wires.index) + a["bags"] * itemsize(e.plan.wires.length)
-            e.buffer(f"{name}.indices", "input", index_bytes, "uint8", prefetched=e.plan.prefetch_input)
+            e.buffer(
+                f"{name}.indices", "input", index_bytes, "uint8", prefetched=e.plan.prefetch_input, copies=e.copies
+            )
 
     def weights(self, scope: Scope) -> str:
         """The route's rows as one operand."""
@@ -239,6 +312,39 @@ class SparseLowering:
                 e.streams("world"),
             )
 
+    def fetch(self) -> None:
+        """Find the batch's rows in the caches and fetch those that are missing: of the next batch, beside this one's
+        work, when the plan prefetches; else of this one, in line."""
+        ahead = self.placement.prefetch
+        for scope, a in self.routes.items():
+            name = ROUTES[scope]
+            if "faults" not in a.values:
+                continue
+            index, probed = self.e.plan.wires.index, per_rank(a["probed"])
+            probe = CacheProbe(name, probed, per_rank(a["probed_rows"]), per_rank(a["tags"]), index)
+            # one batch ahead: right behind the indices; further: behind those that came an iteration earlier
+            phase: Phase = "input" if ahead == 1 else "forward"
+            wanted = f"{name}.wanted"
+            on: Stream = "host" if ahead else "compute"
+            if "probed" in a.values:
+                self.e.op(f"{name}.cache_probe", phase, probe, (self._indices(scope),), (wanted,), (on,))
+            faults = per_rank(a["faults"])
+            move = RowMove(name, a.by("fetch_rows"), a.by("fetch_bytes"), faults=faults)
+            # further ahead, both belong to the same batch: nothing to wait for but their order on the stream
+            reads = (wanted if "probed" in a.values else self._indices(scope),) if ahead < 2 else ()
+            self.e.op(f"{name}.cache_fetch", phase, move, reads, self._staged(scope), ("host",))
+
+    def write_back(self) -> None:
+        """Write home the changed rows that leave the caches."""
+        for scope, a in self.routes.items():
+            if "faults" in a.values:
+                move = RowMove(ROUTES[scope], a.by("back_rows"), a.by("back_bytes"), write_back=True)
+                self.e.op(f"{ROUTES[scope]}.cache_write_back", "update", move, (self.weights(scope),), (), ("host",))
+
+    def _staged(self, scope: Scope) -> tuple[str, ...]:
+        """Where fetched rows of a route arrive."""
+        return tuple(f"{ROUTES[scope]}.staged.{tier}" for tier in self.routes[scope].by("cache"))
+
     def lookup(self) -> None:
         """One fused lookup per route."""
         e, wires = self.e, self.e.plan.wires
@@ -260,8 +366,10 @@ class SparseLowering:
                 wires.index,
                 wires.length,
                 dtype,
+                a.by("reads"),
             )
-            e.op(f"{name}.lookup", "forward", work, (self._indices(scope), self.weights(scope)), (found,))
+            reads = (self._indices(scope), self.weights(scope), *self._staged(scope))
+            e.op(f"{name}.lookup", "forward", work, reads, (found,))
             if cast:
                 written = per_rank(samples * a["width"])
                 to_wire = Elementwise(
@@ -482,6 +590,7 @@ class SparseLowering:
             a.tiers("row_update"),
             elements,
             e.plan.wires.index,
+            a.by("reads"),
         )
         e.op(f"{name}.scatter_add", "update", add, (self._indices(scope), rows), (self.weights(scope),))
 
@@ -508,6 +617,7 @@ class SparseLowering:
                 per_rank(a["steps"]),
                 wires.index,
                 wires.length,
+                a.by("updates"),
             )
             self.e.op(f"{name}.update", "update", work, (self._indices(scope), upstream), (self.weights(scope),))
 
@@ -533,8 +643,8 @@ class SparseLowering:
         algorithm = algorithms.all_reduce(e.layout, elements * itemsize(dtype))
         work = Collective("all_reduce", "world", algorithm, blocks(elements, e), dtype, e.layout)
         e.op("replicated.all_reduce", "backward", work, (dense,), (dense,), e.streams("world"))
-        rows = sum(float(a[f"parameters.{t}"][0]) for t in TIERS)
-        state = sum(float(a[f"state.{t}"][0]) for t in TIERS)
+        rows = sum(float(held[0]) for held in a.by("parameters").values())
+        state = sum(float(held[0]) for held in a.by("state").values())
         held = rows + state
         step = Elementwise(
             "dense_embedding_update",

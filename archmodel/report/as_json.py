@@ -40,9 +40,41 @@ def to_dict(estimate: Estimate) -> dict[str, Any]:
             "energy": estimate.energy and _energy(estimate.energy),
             "cost": estimate.cost and _cost(estimate.cost),
             "published": estimate.published,
+            **_tiers(estimate),
         }
     )
     return answer
+
+
+def _tiers(estimate: Estimate) -> dict[str, Any]:
+    """Memories of a node and caches of rows, where a design has any; days are null where nothing wears out."""
+    found: dict[str, Any] = {}
+    if estimate.tiers:
+        found["tiers"] = {
+            name: {
+                "read": use.read,
+                "read_moved": use.read_moved,
+                "written": use.written,
+                "written_moved": use.written_moved,
+                "busy": use.busy,
+                "lifetime_days": use.lifetime_days if np.all(np.isfinite(use.lifetime_days)) else None,
+            }
+            for name, use in estimate.tiers.items()
+        }
+    if estimate.caches:
+        found["stall"] = estimate.stall
+        found["caches"] = {
+            route: {
+                "indices": use.indices,
+                "rows": use.rows,
+                "fetched": use.fetched,
+                "written": use.written,
+                "row_hit_rate": use.row_hit_rate,
+                "hit_rate": use.hit_rate,
+            }
+            for route, use in estimate.caches.items()
+        }
+    return found
 
 
 def _bound(bound: Bound) -> dict[str, Any]:

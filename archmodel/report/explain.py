@@ -61,7 +61,7 @@ def explain(estimate: Estimate, name: str) -> Explanation:
     topology = type(system).topology(cast("System", Reading(system, "system", network)))
     program = estimate.program
     queued = program.graph_capture or issued_ahead(program, system, estimate.design.plan)
-    machine = Machine(reader.gpu, topology, reader.node.host, system.node.gpus, queued)
+    machine = Machine(reader.gpu, topology, reader.node.host, system.node.gpus, queued, every_rank=True)
     notes.inputs.clear()
     before = set(network.inputs)
     packages = ("archmodel", type(system.gpu).__module__.partition(".")[0])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from archmodel.estimate.memory import MemoryNeed
     from archmodel.estimate.result import Bound, Estimate
+    from archmodel.estimate.use import CacheUse, TierUse
 
 WIDE = 120
 """Columns when the output is no terminal."""
@@ -79,6 +81,10 @@ def report(estimate: Estimate, *, path: str, ops: bool = False, width: int = WID
         blocks += [_indented(op_table(estimate)), Text()]
     if estimate.memory:
         blocks += [_indented(memory_table(estimate.memory.values())), Text()]
+    if estimate.caches or any(use.tier != "ddr" for use in estimate.tiers.values()):
+        blocks += [_indented(tier_table(estimate.tiers.values())), Text()]
+    if estimate.caches:
+        blocks += [_indented(cache_table(estimate.caches.values())), Text()]
     return [*blocks, *closing(estimate, path, width)]
 
 
@@ -251,9 +257,39 @@ def memory_table(needs: Iterable[MemoryNeed]) -> Table:
     return rows
 
 
-def makeup(need: MemoryNeed) -> list[str]:
-    """What the worst rank holds, the largest first: `parameter 31.2 GB`."""
-    held = {role: on_rank(amount, need.worst_rank) for role, amount in need.parts.items()}
+def tier_table(uses: Iterable[TierUse]) -> Table:
+    """A row per memory of a node: what an iteration moves there on the busiest node, and how long it lasts."""
+    numbers = ("read", "medium reads", "written", "medium writes", "busy", "worn out in")
+    rows = table("node memory", *numbers, right=numbers)
+    for use in uses:
+        days = float(np.min(use.lifetime_days))
+        rows.add_row(
+            use.tier.upper(),
+            *(whole(data(x)) if x else "" for x in (use.read, use.read_moved, use.written, use.written_moved)),
+            whole(percent(float(np.max(use.busy)))),
+            whole(f"{days:,.0f} days") if np.isfinite(days) else "",
+        )
+    return rows
+
+
+def cache_table(caches: Iterable[CacheUse]) -> Table:
+    """A row per route with caches: of all ranks together, what is looked up, found and moved in an iteration."""
+    numbers = ("indices", "distinct rows", "fetched", "written home", "hits of rows", "hits of indices")
+    rows = table("caches", *numbers, right=numbers)
+    for use in caches:
+        counts = (use.indices, use.rows, use.fetched, use.written)
+        rows.add_row(
+            use.route,
+            *(f"{x:,.0f}" for x in counts),
+            whole(percent(use.row_hit_rate, 1)),
+            whole(percent(use.hit_rate, 1)),
+        )
+    return rows
+
+
+def makeup(need: MemoryNeed, times: int = 1) -> list[str]:
+    """What the worst rank holds, `times` over, the largest first: `parameter 31.2 GB`."""
+    held = {role: times * on_rank(amount, need.worst_rank) for role, amount in need.parts.items()}
     largest = sorted(held.items(), key=lambda item: -item[1])
     return [f"{role.replace('_', ' ')} {data(amount)}" for role, amount in largest if amount > 0]
 

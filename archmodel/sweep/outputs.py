@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from archmodel.program import Program
 
 OP = "op."
+TIER = "tier."
+TIER_FIELDS = {
+    "busy": ("", "share of the time that it is at work, on the busiest node"),
+    "lifetime_days": ("day", "until its writes wear it out"),
+    "read_moved": ("B", "bytes that its medium reads in an iteration, on the busiest node"),
+    "written_moved": ("B", "bytes that its medium writes in an iteration, on the busiest node"),
+}
+"""What `tier.NAME.FIELD` is, by field."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,8 @@ class Output:
     read: Callable[[Estimate], Any]
     always: bool = False
     """Whether it is also known of points that do not fit."""
+    asked: bool = False
+    """Whether a table has it only when asked to."""
 
 
 def _need(tier: Tier) -> Callable[[Estimate], Any]:
@@ -41,6 +51,16 @@ def _capacity(tier: Tier) -> Callable[[Estimate], Any]:
     return read
 
 
+def _node_power(e: Estimate) -> Any:
+    node = e.design.system.node
+    return None if node.device.busy_power is None else node.device.busy_power * node.gpus + node.other_power
+
+
+def _peak_power(e: Estimate) -> Any:
+    power = _node_power(e)
+    return None if power is None else points_of(power) * e.design.system.nodes
+
+
 OUTPUTS: dict[str, Output] = {
     "iteration_time": Output("s", "from one iteration's end to the next one's", lambda e: e.iteration_time),
     "throughput": Output("sample/s", "samples per second of the whole system", lambda e: e.throughput),
@@ -53,11 +73,31 @@ OUTPUTS: dict[str, Output] = {
     "hbm_capacity": Output("B", "device memory of a rank", _capacity("hbm"), always=True),
     "ddr_need": Output("B", "host memory needed by the worst rank", _need("ddr"), always=True),
     "ddr_capacity": Output("B", "host memory of a rank", _capacity("ddr"), always=True),
+    "nodes": Output("", "nodes of the system", lambda e: e.design.system.nodes, always=True, asked=True),
+    "ranks": Output("", "devices of the system", lambda e: e.design.system.ranks, always=True, asked=True),
+    "price": Output("USD", "price of the system, its network included", lambda e: e.design.system.price, True, True),
+    "peak_power": Output("W", "power of the system when all of its devices are busy", _peak_power, True, True),
+    "peak_power_per_node": Output(
+        "W", "power of a node when all of its devices are busy", lambda e: points_of(_node_power(e)), True, True
+    ),
 }
+
+DEFAULT = tuple(name for name, output in OUTPUTS.items() if not output.asked)
+"""What a table has when nobody says."""
+
+
+def points_of(value: Any) -> Any:
+    """A field over design points without its trailing rank axis."""
+    return value[..., 0] if isinstance(value, np.ndarray) and value.ndim else value
 
 
 def output(name: str) -> Output:
-    """The output called `name`; `op.NAME` is the time of an op on its slowest rank."""
+    """The output called `name`; `op.NAME` is the time of an op on its slowest rank, `tier.NAME.FIELD` what an iteration
+    asks of a node's memory."""
+    if name.startswith(TIER):
+        _, tier, field = name.split(".")
+        unit, meaning = TIER_FIELDS[field]
+        return Output(unit, f"{tier}: {meaning}", lambda e: getattr(e.tiers[tier], field) if tier in e.tiers else None)
     if name.startswith(OP):
         return Output("s", f"{name[len(OP) :]} on the slowest rank", lambda e: _op_time(e, name[len(OP) :]))
     return OUTPUTS[name]
@@ -72,7 +112,11 @@ def unknown(name: str, program: Program) -> str:
     if name.startswith(OP):
         ops = [OP + op.name for op in program.ops]
         return "" if name in ops else f"is no op of the design; {suggestion(name, ops)}"
-    return "" if name in OUTPUTS else f"is no output; {suggestion(name, [*OUTPUTS, OP + 'NAME'])}"
+    if name.startswith(TIER):
+        tiers = {t for op in program.ops for t in op.work.memory_bytes() if t != "hbm"}
+        fields = [f"{TIER}{tier}.{field}" for tier in sorted(tiers) for field in TIER_FIELDS]
+        return "" if name in fields else f"is nothing of a memory that the design uses; {suggestion(name, fields)}"
+    return "" if name in OUTPUTS else f"is no output; {suggestion(name, [*OUTPUTS, OP + 'NAME', TIER + 'NAME.FIELD'])}"
 
 
 def one_line(error: Exception) -> str:

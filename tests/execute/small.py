@@ -32,7 +32,7 @@ SHARDINGS = (
 )
 OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "adam")
 LAYOUTS = (Layout(1, 1), Layout(1, 2), Layout(1, 5), Layout(2, 3), Layout(3, 2), Layout(3, 1))
-ROOM = {"hbm": 1e18, "ddr": 1e18}
+ROOM = {"hbm": 1e18, "ddr": 1e18, "cxl": 1e18, "scm": 1e18, "ssd": 1e18}
 TABLES = {
     "t": {
         "num_embeddings": [40, 3, 101, 0, 57],
@@ -67,9 +67,9 @@ def cross(batch: int = 22, tables: dict | None = None, **more: object) -> Dcnv2:
     return Dcnv2(global_batch=batch, tables=TABLES if tables is None else tables, **(fields | more))
 
 
-def place(workload: Recommendation, plan: Plan, layout: Layout) -> Placement:
+def place(workload: Recommendation, plan: Plan, layout: Layout, room: dict[str, float] = ROOM) -> Placement:
     """Shards, with room for everything."""
-    return resolve(plan, workload.table_arrays, layout, workload.global_batch, ROOM)
+    return resolve(plan, workload.table_arrays, layout, workload.global_batch, room)
 
 
 def batches_of(workload: Recommendation, layout: Layout, steps: int = 2, seed: int = 0) -> list[Samples]:
@@ -95,7 +95,7 @@ def differing_counts(
     workload: Recommendation, plan: Plan, placement: Placement, batches: Sequence[Samples], execution: Execution
 ) -> list[str]:
     """Every count that is not the Program's."""
-    programs = [lower(workload, plan, placement, Observed(b.sparse)) for b in batches]
+    programs = [lower(workload, plan, placement, c) for c in Observed.each([b.sparse for b in batches])]
     rows = compare_ops(programs, execution.traffic)
     assert len(rows) == len(programs[0].ops) > 0
     found = [failure for row in rows for failure in row.failures]

@@ -69,7 +69,7 @@ def test_in_bounds_and_never_falling(
     found = distribution.hit_rate(rows, sizes, policy, ways, draws)
     assert found.shape == sizes.shape and found[0] == 0
     assert np.all((found >= 0) & (found <= 1))
-    assert np.all(np.diff(found) >= -2e-3 if policy == "lfu" else np.diff(found) >= -1e-6)
+    assert np.all(np.diff(found) >= -1e-6)
     if rows and draws is None and ways is None:
         assert found[-1] == pytest.approx(1)
 

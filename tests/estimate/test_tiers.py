@@ -1,0 +1,279 @@
+"""Designs over memory tiers: time, traffic, memory, energy, cost, bound, wear; and what none of them may break."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import archmodel as am
+from archmodel.cli import commands
+from archmodel.errors import DesignError
+from archmodel.estimate.estimate import estimate
+from archmodel.program import RowMove
+
+TIERED = """
+name: tiers
+system:
+  nodes: 2
+  node:
+    gpus: 4
+    gpu: {use: devices/h100_sxm_80gb.yaml}
+    scale_up: {use: fabrics/nvswitch_h100.yaml}
+    nic: {bandwidth: 400 Gbit/s}
+    host:
+      ddr: {capacity: 2 TB, bandwidth: 300 GB/s}
+      link: {bandwidth: 55 GB/s, latency: 1 us}
+      tiers:
+        cxl: {memory: {use: memories/cxl_ddr5_256gb.yaml}, count: 2}
+        ssd: {memory: {use: memories/optane_p5800x_512b.yaml}, count: 4}
+    other_power: 3 kW
+    price: 300 kUSD
+  scale_out: {use: fabrics/ib_ndr_400g.yaml}
+  economics: {lifetime: 35000 h, electricity: 0.1 USD/kWh}
+workload:
+  kind: dlrm
+  interaction: cat
+  global_batch: 16384
+  dense_features: 13
+  bottom_mlp: [256, 64]
+  top_mlp: [512, 128, 1]
+  tables:
+    big: {count: 4, num_embeddings: 4000000, embedding_dim: 64, pooling_factor: 10, access: {kind: zipf, alpha: 1.05}}
+    wide: {count: 5, num_embeddings: 100000, embedding_dim: 128, pooling_factor: 2.5, access: {kind: zipf, alpha: 1.1}}
+plan:
+  prefetch_input: true
+  tables:
+    default: {sharding: row_wise, optimizer: rowwise_adagrad}
+    rules:
+      - match: {name: big_*}
+        tier: ssd
+        cache: {in: hbm, size: 10 %, policy: lru, ways: 32, prefetch: 1}
+"""
+CACHE = "plan.tables.rules[0].cache"
+RULE = "plan.tables.rules[0]"
+SSD = "system.node.host.tiers.ssd"
+Maker = Callable[..., am.Design]
+
+
+@pytest.fixture
+def tiered(tmp_path: Path) -> Maker:
+    """Makes the design with changed paths."""
+
+    def make(changes: dict[str, Any] | None = None) -> am.Design:
+        path = tmp_path / "tiered.yaml"
+        path.write_text(TIERED)
+        design = am.load(path)
+        return design.with_(changes) if changes else design
+
+    return make
+
+
+@pytest.mark.parametrize("where", ["hbm", "ddr", "cxl"])
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_traffic_of_a_cached_tier(tiered: Maker, where: str, prefetch: int) -> None:
+    answer = estimate(tiered({f"{CACHE}.in": where, f"{CACHE}.prefetch": prefetch}))
+    use, cache = answer.tiers["ssd"], answer.caches["row"]
+    fetched = cache.fetched / 2  # of one of two nodes
+    row = 64 * 4 + 4
+    assert use.read == pytest.approx(fetched * row)
+    assert use.written == pytest.approx(cache.written / 2 * row)
+    assert use.read_moved == pytest.approx(fetched * 512)
+    assert cache.written == pytest.approx(cache.fetched)
+    assert 0 < cache.row_hit_rate < cache.hit_rate < 1
+    assert answer.memory["ssd"].worst == pytest.approx(4 * 4e6 * row / 8, rel=1e-6)
+    staged = answer.program.buffers[f"row.staged.{where}"]
+    assert float(staged.bytes.max()) == pytest.approx(cache.fetched / 8 * row * (1 + prefetch))
+    held = answer.program.buffers[f"row.cache.{where}"]
+    assert float(held.bytes.max()) == pytest.approx(4 * 4e5 / 8 * row, rel=1e-3)
+
+
+def test_inference_writes_nothing_and_wears_nothing_out(tiered: Maker) -> None:
+    answer = estimate(tiered({"workload.mode": "inference"}))
+    assert answer.tiers["ssd"].written == 0
+    assert np.isinf(answer.tiers["ssd"].lifetime_days)
+    assert not any(isinstance(o.op.work, RowMove) and o.op.work.write_back for o in answer.ops)
+
+
+def test_lifetime_is_the_allowance_over_what_is_written(tiered: Maker) -> None:
+    answer = estimate(tiered())
+    use = answer.tiers["ssd"]
+    allowed = 4 * 400e9 * 100 * 5 * 365
+    assert use.lifetime_days == pytest.approx(allowed / (use.written_moved / answer.iteration_time) / 86400)
+
+
+@pytest.mark.parametrize("change", [{}, {f"{RULE}.cache": None}, {f"{RULE}.tier": "cxl"}, {f"{CACHE}.in": "ddr"}])
+def test_no_tier_is_faster_than_its_peak(tiered: Maker, change: dict[str, Any]) -> None:
+    """On every node, for every op and for the iteration: bytes over time are within bandwidth and reads within IOPS."""
+    design = tiered(change)
+    answer, host = estimate(design), design.system.node.host
+    assert host is not None
+    for op in answer.ops:
+        for tier, bytes_ in op.op.work.memory_bytes().items():
+            if tier != "hbm":
+                node = float(np.broadcast_to(bytes_, 8).reshape(2, 4).sum(1).max())
+                assert node <= float(host.tier(tier).bandwidth) * float(op.time.max()) * (1 + 1e-9)
+        if isinstance(op.op.work, RowMove):
+            assert float(op.breakdown.total.max()) > 0
+    for use in answer.tiers.values():
+        assert (
+            use.read_moved + use.written_moved <= float(host.tier(use.tier).bandwidth) * answer.iteration_time * 1.001
+        )
+        assert use.busy <= 1
+
+
+def test_a_larger_cache_fetches_less_and_is_never_slower(tiered: Maker) -> None:
+    answers = [estimate(tiered({f"{CACHE}.size": size})) for size in (0.001, 0.01, 0.05, 0.2, 0.6, 1.0)]
+    fetched = [a.caches["row"].fetched for a in answers[:-1]]
+    assert all(b < a for a, b in pairwise(fetched))
+    times = [a.iteration_time for a in answers[:-1]]
+    assert all(b <= a * (1 + 1e-9) for a, b in pairwise(times))
+
+
+def test_prefetching_hides_what_is_not_late(tiered: Maker) -> None:
+    """Ahead, the iteration takes as long as the busier of device and drives; in line, as both together."""
+    slow = {f"{SSD}.count": 1}
+    fast = {f"{SSD}.count": 4096, f"{CACHE}.size": 0.5, f"{CACHE}.in": "ddr", f"{CACHE}.prefetch": 2}
+    for change in (slow, fast):
+        line, ahead = (estimate(tiered({**change, f"{CACHE}.prefetch": p})) for p in (0, 2))
+        moves = sum(float(o.time.max()) for o in line.ops if isinstance(o.op.work, RowMove))
+        assert line.iteration_time >= ahead.iteration_time
+        assert ahead.iteration_time >= moves * (1 - 1e-9)
+    assert ahead.stall == 0
+    assert line.iteration_time >= ahead.iteration_time + 0.9 * line.op("row.cache_fetch").slowest
+    assert estimate(tiered(slow)).stall > 0
+
+
+def test_bound_and_levers_name_the_tier(tiered: Maker) -> None:
+    answer = estimate(tiered({f"{SSD}.count": 1, f"{CACHE}.size": 0.01}))
+    assert answer.bound.resource == "ssd"
+    assert any(path.startswith("system.node.host.tiers.ssd.memory.") for path in answer.elasticities)
+    assert min(answer.elasticities.values()) == answer.elasticities["system.node.host.tiers.ssd.memory.write_iops"]
+
+
+def test_design_points_are_one_pass(tiered: Maker) -> None:
+    rates = np.array([1e5, 1e6, 4e6])
+    many = estimate(tiered({f"{SSD}.memory.read_iops": rates}))
+    each = [estimate(tiered({f"{SSD}.memory.read_iops": float(r)})) for r in rates]
+    assert np.allclose(many.iteration_time, [e.iteration_time for e in each], rtol=1e-9)
+    assert np.allclose(many.tiers["ssd"].busy, [e.tiers["ssd"].busy for e in each], rtol=1e-9)
+    assert np.allclose(many.tiers["ssd"].lifetime_days, [e.tiers["ssd"].lifetime_days for e in each], rtol=1e-9)
+
+
+def test_drives_cost_and_draw_power(tiered: Maker) -> None:
+    few, many = (estimate(tiered({f"{SSD}.count": n, "system.node.host.ddr.bandwidth": "1 TB/s"})) for n in (400, 800))
+    assert few.cost is not None and many.cost is not None and few.energy is not None and many.energy is not None
+    more = few.cost.capital / few.iteration_time, many.cost.capital / many.iteration_time
+    assert (more[1] - more[0]) * 35000 * 3600 == pytest.approx(2 * 400 * 1224, rel=1e-6)
+    assert many.energy.parts["ssd"] / many.iteration_time >= 2 * 800 * 3 * (1 - 1e-9)
+    assert many.energy.parts["ssd"] / many.iteration_time <= 2 * 800 * 14
+
+
+def test_uncached_rows_are_read_where_they_lie(tiered: Maker) -> None:
+    answer = estimate(tiered({f"{RULE}.cache": None}))
+    assert not answer.caches
+    lookup = answer.op("row.lookup").op.work
+    assert float(np.max(lookup.rows["ssd"])) == pytest.approx(4 * 16384 * 10 / 8)  # type: ignore[attr-defined]
+    assert answer.tiers["ssd"].read_moved == pytest.approx((4 * 16384 * 10 + answer_unique(answer)) / 2 * 512, rel=1e-6)
+
+
+def answer_unique(answer: am.Estimate) -> float:
+    work = answer.op("row.update").op.work
+    return float(np.broadcast_to(work.rows["ssd"], 8).sum())  # type: ignore[attr-defined]
+
+
+def test_more_than_all_tiers_hold_is_named_with_what_would_help(tiered: Maker, tmp_path: Path) -> None:
+    path = tmp_path / "tiered.yaml"
+    tiered()
+    result = CliRunner().invoke(
+        commands,
+        ["evaluate", str(path), "--set", f"{SSD}.count=1", "--set", "workload.tables.big.num_embeddings=40000000000"],
+    )
+    assert result.exit_code == 1
+    (line,) = (one for one in result.stderr.splitlines() if one.startswith("does not fit: ssd"))
+    assert "ssd of node 0 needs " in line and "GB more of ssd on node 0" in line
+
+
+def test_auto_fills_tier_after_tier(tiered: Maker) -> None:
+    design = tiered(
+        {f"{RULE}.tier": "auto", "workload.tables.big.num_embeddings": 3_000_000_000, f"{CACHE}.size": "1 GiB"}
+    )
+    answer = estimate(design)
+    assert set(design.placement.tier) >= {"hbm", "ddr"}
+    assert answer.fits
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (f"{RULE}.tier", "nvme", "no memory of the system is called nvme"),
+        (f"{CACHE}.in", "ssd", "already"),
+        (f"{CACHE}.policy", "mru", "lru"),
+        (f"{CACHE}.prefetch", "-1", "0"),
+        (f"{CACHE}.size", "0 B", "holds nothing"),
+        (f"{SSD}.count", "0", "1"),
+        ("system.node.host.tiers.hbm.count", "2", "memory"),
+    ],
+)
+def test_bad_input_is_named_with_its_place(tiered: Maker, tmp_path: Path, path: str, value: str, says: str) -> None:
+    tiered()
+    with pytest.raises(DesignError) as caught:
+        am.load(tmp_path / "tiered.yaml", sets={path: value})
+    assert says in str(caught.value)
+    assert path.replace("hbm.count", "hbm") in str(caught.value)
+
+
+def test_paging_needs_to_know_what_a_fault_costs(tiered: Maker) -> None:
+    paged = {f"{CACHE}.page": "64 KiB", f"{CACHE}.prefetch": 0, f"{CACHE}.ways": None, f"{RULE}.tier": "ddr"}
+    with pytest.raises(am.ArchmodelError, match="fault_time"):
+        estimate(tiered(paged))
+    answer = estimate(tiered({**paged, "system.node.host.link.fault_time": "2 us"}))
+    rows = estimate(tiered({f"{CACHE}.prefetch": 0, f"{RULE}.tier": "ddr"}))
+    assert answer.iteration_time > 3 * rows.iteration_time
+    assert answer.op("row.cache_fetch").breakdown.parts["page_faults"] is not None
+
+
+def test_reports_know_the_new_ops(tiered: Maker, tmp_path: Path) -> None:
+    tiered()
+    path = str(tmp_path / "tiered.yaml")
+    run = CliRunner().invoke
+    text = run(commands, ["evaluate", path]).stdout
+    assert "worn out in" in text and "hits of indices" in text
+    found = json.loads(run(commands, ["evaluate", path, "--json"]).stdout)
+    assert found["tiers"]["ssd"]["lifetime_days"] > 0 and 0 < found["caches"]["row"]["hit_rate"] < 1
+    for op, law in (
+        ("row.cache_fetch", "archmodel.estimate.tiers.moving"),
+        ("row.cache_write_back", "archmodel.memory.host_tier.contended"),
+        ("row.cache_probe", "exact_update"),
+    ):
+        result = run(commands, ["explain", path, op])
+        assert result.exit_code == 0, result.output
+        assert law in result.stdout
+    trace = tmp_path / "trace.json"
+    assert run(commands, ["evaluate", path, "--trace", str(trace)]).exit_code == 0
+    assert "row.cache_fetch" in trace.read_text()
+
+
+def test_sweeps_write_down_tiers(tiered: Maker) -> None:
+    columns = ["tier.ssd.busy", "tier.ssd.lifetime_days", "throughput"]
+    found = am.sweep(tiered(), {f"{SSD}.count": [1, 4], f"{CACHE}.size": [0.01, 0.1]}, outputs=columns)
+    busy, days = (np.asarray(found[name], dtype=float) for name in columns[:2])
+    assert np.all((busy > 0) & (busy <= 1))
+    assert np.all(np.isfinite(days))
+    with pytest.raises(am.ArchmodelError, match=r"tier\.ssd\.busy"):
+        am.sweep(tiered(), {f"{SSD}.count": [1]}, outputs=["tier.ssd.bussy"])
+
+
+def test_check_runs_caches_and_says_what_it_shrank(tiered: Maker) -> None:
+    report = am.check(tiered({f"{CACHE}.prefetch": 2}))
+    assert report.passed
+    assert any(note.startswith("caches: the same share") for note in report.shrunk)
+    moved = {row.op: row.memory["ssd"] for row in report.ops if "ssd" in row.memory}
+    assert set(moved) == {"row.cache_fetch", "row.cache_write_back"}
+    assert all(count.program == count.counted > 0 for count in moved.values())

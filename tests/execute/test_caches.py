@@ -1,0 +1,158 @@
+"""Software-managed caches of rows: results as without them, counts those of exact simulators and of the Program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from archmodel.execute.caches import RowCache
+from archmodel.execute.machine import Machine
+from archmodel.execute.parameters import initial
+from archmodel.execute.run import run_plan
+from archmodel.memory.cache_exact import CacheSimulator
+from archmodel.parallel.plan import Plan
+from archmodel.program import Layout
+from tests.execute.small import batches_of, dot, holds, place
+
+POLICIES = ("lru", "lfu", "fifo")
+
+
+def plan(
+    cache: dict | None, *, tier: str = "ssd", optimizer: str = "rowwise_adagrad", sharding: str = "table_wise"
+) -> Plan:
+    entry = {"sharding": sharding, "tier": tier, "optimizer": optimizer}
+    if cache is not None:
+        entry["cache"] = {"in": "hbm", **cache}
+    return Plan(prefetch_input=True, tables={"default": entry})
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 3])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("ways", [None, 4])
+def test_training_through_a_cache_changes_no_bit(policy: str, ways: int | None, prefetch: int) -> None:
+    cached = plan({"size": 9, "policy": policy, "ways": ways, "prefetch": prefetch})
+    layout = Layout(1, 2)
+    through = holds(dot(), cached, layout, steps=6)
+    plain = holds(dot(), plan(None), layout, steps=6)
+    assert np.array_equal(through.losses, plain.losses)
+    assert all(np.array_equal(a, b) for a, b in zip(through.parameters.arrays, plain.parameters.arrays, strict=True))
+
+
+@pytest.mark.parametrize("sharding", ["column_wise", "row_wise", "table_row_wise", "grid_wise", "table_column_wise"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_every_way_to_cut_and_every_optimizer(sharding: str, optimizer: str) -> None:
+    cache = {"size": "30 %", "ways": 2, "prefetch": 1, "in": "ddr"}
+    holds(dot(), plan(cache, optimizer=optimizer, sharding=sharding), Layout(2, 2), steps=4)
+
+
+def test_caches_of_bytes_beside_uncached_tables_in_every_tier() -> None:
+    rules = [
+        {"match": {"name": "t_0"}, "tier": "ssd", "cache": {"in": "ddr", "size": "600 B", "ways": None}},
+        {"match": {"name": "t_1"}, "tier": "scm", "cache": {"in": "hbm", "size": "64 B", "policy": "lfu"}},
+        {"match": {"name": "t_2"}, "tier": "cxl"},
+        {"match": {"name": "t_4"}, "tier": "ssd", "cache": {"in": "cxl", "size": 0.2, "policy": "fifo"}},
+    ]
+    default = {"sharding": "table_wise", "optimizer": "adagrad"}
+    holds(dot(), Plan(prefetch_input=True, tables={"default": default, "rules": rules}), Layout(2, 2), steps=5)
+
+
+@pytest.mark.parametrize("page", ["100 B", "64 B", "1 KiB"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_demand_paging_changes_no_bit_either(page: str, policy: str) -> None:
+    paged = plan({"size": 0.4, "policy": policy, "ways": None, "prefetch": 0, "page": page}, tier="ddr")
+    through = holds(dot(), paged, Layout(1, 2), steps=5)
+    plain = holds(dot(), plan(None, tier="ddr"), Layout(1, 2), steps=5)
+    assert np.array_equal(through.losses, plain.losses)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_rows_added_one_by_one(prefetch: int) -> None:
+    """Updates as torch.optim.SGD makes them, in caches and in place in host memory."""
+    rules = [{"match": {"name": "t_4"}, "cache": {"in": "ddr", "size": 0.1, "prefetch": prefetch}}]
+    default = {"sharding": "table_wise", "tier": "ssd", "optimizer": "sgd"}
+    added = Plan(prefetch_input=True, sparse_update="rows", tables={"default": default, "rules": rules})
+    holds(dot(), added, Layout(1, 2), steps=4)
+
+
+def test_inference_through_a_cache_writes_nothing_home() -> None:
+    workload = dot(mode="inference")
+    holds(workload, plan({"size": 5, "ways": None, "prefetch": 0}), Layout(1, 2), steps=4)
+
+
+@pytest.mark.parametrize("prefetch", [1, 2])
+def test_rows_that_were_fetched_before_an_update_are_refreshed(prefetch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hazard is there in this very run: without the refresh the result is another."""
+    cached = plan({"size": 3, "ways": None, "prefetch": prefetch})
+    machines: list[Machine] = []
+    made = Machine.__post_init__
+    monkeypatch.setattr(Machine, "__post_init__", lambda self: (machines.append(self), made(self))[1])
+    right = holds(dot(), cached, Layout(1, 1), steps=6)
+    caches = [s.cache for m in machines for r in m.ranks for s in r.shards["rank"] if s.cache is not None]
+    assert sum(cache.refreshed for cache in caches) > 0
+
+    def forgetful(self: RowCache) -> int:
+        queue, self.queue = self.queue, type(self.queue)()
+        count = kept(self)
+        self.queue = queue
+        return count
+
+    kept = RowCache.write_back
+    monkeypatch.setattr(RowCache, "write_back", forgetful)
+    workload, layout = dot(), Layout(1, 1)
+    batches = batches_of(workload, layout, 6)
+    wrong = run_plan(
+        workload, cached, place(workload, cached, layout), steps=6, batches=batches, parameters=initial(workload, 0)
+    )
+    assert not np.array_equal(wrong.losses, right.losses)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(1, 40),
+    places=st.integers(1, 40),
+    policy=st.sampled_from(POLICIES),
+    ways=st.sampled_from([None, 1, 2, 4]),
+    prefetch=st.integers(0, 3),
+    unit=st.integers(1, 5),
+    seed=st.integers(0, 10**6),
+)
+def test_the_cache_is_the_simulators_and_loses_nothing(
+    rows: int, places: int, policy: str, ways: int | None, prefetch: int, unit: int, seed: int
+) -> None:
+    """Any stream of batches: fetched and written rows are the exact simulator's, and the values those of an array."""
+    places = min(places, -(-rows // unit))
+    if ways is not None:
+        ways = min(ways, places)
+        places = places // ways * ways
+    rng = np.random.default_rng(seed)
+    batches = [rng.integers(0, rows, rng.integers(0, 30)) for _ in range(8)]
+    plain = rng.standard_normal((rows, 2))
+    cache = RowCache({"weights": plain.copy()}, places, policy, ways, "hbm", unit)
+    simulator = CacheSimulator(-(-rows // unit), places, policy, ways)
+    moved = []
+    probed: list[int] = []
+
+    def bring(ids: np.ndarray) -> None:
+        cache.probe(ids)
+        probed.append(cache.fetch().units)
+
+    for ids in batches[:prefetch]:
+        bring(ids)
+    for i, ids in enumerate(batches):
+        if i + prefetch < len(batches):
+            bring(batches[i + prefetch])
+        cache.install()
+        wanted = np.unique(ids)
+        assert np.array_equal(cache.read("weights", ids), plain[ids])
+        plain[wanted] += rng.standard_normal((len(wanted), 2))
+        cache.write("weights", wanted, plain[wanted])
+        moved.append(cache.write_back())
+    for ids, fetched, written in zip(batches, probed, moved, strict=True):
+        before = simulator.held
+        wanted = np.unique(ids // unit)
+        assert fetched == len(wanted) - simulator.feed(wanted).sum()
+        assert written == fetched - (simulator.held - before)
+    cache.settle()
+    assert np.array_equal(cache.home["weights"], plain)

@@ -1,0 +1,160 @@
+"""Tables in tiers and caches: sizes as plans write them, hierarchical placement, and what no plan can ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from archmodel.parallel.placement import Placement
+from archmodel.parallel.plan import CacheSize, Plan
+from archmodel.parallel.resolve import PlanError, resolve
+from archmodel.program import Layout
+from tests.execute.small import cat
+
+TABLES = {
+    "hot": {"num_embeddings": 1000, "embedding_dim": 16, "pooling_factor": 40},
+    "warm": {"num_embeddings": 10_000, "embedding_dim": 16, "pooling_factor": 10},
+    "cold": {"num_embeddings": 100_000, "embedding_dim": 16, "pooling_factor": 1},
+    "one": {"num_embeddings": 1, "embedding_dim": 16, "pooling_factor": 1},
+}
+ROOM = {"hbm": 1e5, "ddr": 1e6, "ssd": 1e9}
+
+
+def place(
+    default: dict[str, Any], room: dict[str, float] = ROOM, *, layout: Layout | None = None, **more: Any
+) -> Placement:
+    workload = cat(batch=64, tables=TABLES)
+    plan = Plan(tables={"default": {"sharding": "table_wise", **default}, **more}, prefetch_input=True)
+    return resolve(plan, workload.table_arrays, layout or Layout(1, 1), 64, room)
+
+
+def problem(default: dict[str, Any], *, prefetch_input: bool = True) -> tuple[str, str]:
+    plan = Plan(tables={"default": {"sharding": "table_wise", **default}}, prefetch_input=prefetch_input)
+    with pytest.raises(PlanError) as caught:
+        resolve(plan, cat(tables=TABLES).table_arrays, Layout(1, 1), 64, ROOM)
+    ((where, what),) = caught.value.problems
+    return where, what
+
+
+def refused(cache: dict[str, Any]) -> str:
+    with pytest.raises(ValidationError) as caught:
+        Plan(tables={"default": {"tier": "ssd", "cache": {"in": "hbm", "size": 10, **cache}}})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "amount", "unit"),
+    [
+        ("4 GiB", 4 * 2**30, "bytes"),
+        ("20 %", 0.2, "share"),
+        (0.25, 0.25, "share"),
+        (1000, 1000, "rows"),
+        (1.0, 1, "rows"),
+    ],
+)
+def test_sizes(written: object, amount: float, unit: str) -> None:
+    assert CacheSize.read(written) == CacheSize(amount, unit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0, "0 B", 0.0, "0 %", -5])
+def test_a_cache_that_holds_nothing_is_refused(size: object) -> None:
+    assert "holds nothing" in refused({"size": size})
+
+
+@pytest.mark.parametrize("size", ["150 %", 2.5])
+def test_a_cache_larger_than_its_table_by_share_is_refused(size: object) -> None:
+    assert "times the table" in refused({"size": size})
+
+
+@pytest.mark.parametrize("size", ["big", None, [1], True, "4 GB/s"])
+def test_what_is_no_size_is_refused(size: object) -> None:
+    assert "4 GiB" in refused({"size": size})
+
+
+@pytest.mark.parametrize(
+    "cache", [{"policy": "mru"}, {"prefetch": -1}, {"ways": 0}, {"write": "through"}, {"of": "ddr"}]
+)
+def test_what_no_cache_is(cache: dict[str, Any]) -> None:
+    assert next(iter(cache)) in refused(cache)
+
+
+def test_unknown_tiers_are_named_with_the_nearest() -> None:
+    assert problem({"tier": "sdd"}) == (
+        "plan.tables.default.tier",
+        "no memory of the system is called sdd; did you mean ssd?",
+    )
+    where, what = problem({"tier": "ssd", "cache": {"in": "hmb", "size": 5}})
+    assert where == "plan.tables.default.cache.in"
+    assert "hbm" in what
+
+
+def test_a_cache_in_its_own_tier_or_a_slower_one_is_refused() -> None:
+    """The slower one would be a circle: a home that is the cache of its cache."""
+    assert "already" in problem({"tier": "ddr", "cache": {"in": "ddr", "size": 5}})[1]
+    assert "slower" in problem({"tier": "ddr", "cache": {"in": "ssd", "size": 5}})[1]
+    assert "already" in problem({"tier": "hbm", "cache": {"in": "hbm", "size": 5}})[1]
+
+
+def test_rows_are_fetched_ahead_only_when_their_indices_are_there() -> None:
+    where, what = problem({"tier": "ssd", "cache": {"in": "hbm", "size": 5}}, prefetch_input=False)
+    assert where.endswith("cache.prefetch")
+    assert "prefetch_input" in what
+    assert "faults" in problem({"tier": "ddr", "cache": {"in": "hbm", "size": 5, "page": "4 KiB"}})[1]
+
+
+def test_all_caches_fetch_as_far_ahead() -> None:
+    with pytest.raises(PlanError, match="as far ahead"):
+        place(
+            {"tier": "ssd", "cache": {"in": "hbm", "size": 5}},
+            rules=[{"match": {"name": "hot"}, "cache": {"in": "ddr", "size": 5, "prefetch": 2}}],
+        )
+
+
+def test_replicas_have_no_cache_and_no_other_tier() -> None:
+    assert "nothing to cache" in problem({"sharding": "data_parallel", "cache": {"in": "hbm", "size": 5}})[1]
+    assert "hbm" in problem({"sharding": "data_parallel", "tier": "ssd"})[1]
+
+
+def test_hottest_tables_per_byte_go_to_the_fastest_tier_that_has_room() -> None:
+    found = dict(zip(TABLES, place({"tier": "auto"}).tier, strict=True))
+    assert found == {"hot": "hbm", "one": "hbm", "warm": "ddr", "cold": "ssd"}
+    assert place({}).tier == place({"tier": "auto"}).tier
+    assert set(place({"tier": "auto"}, {"hbm": 1e9, "ddr": 1e9}).tier) == {"hbm"}
+
+
+def test_room_of_caches_is_kept_and_only_what_lies_below_is_cached() -> None:
+    placed = place({"tier": "auto", "cache": {"in": "hbm", "size": "80 kB", "ways": None}})
+    assert dict(zip(TABLES, placed.tier, strict=True))["hot"] == "ddr"
+    placed = place({"tier": "auto", "cache": {"in": "ddr", "size": "100 kB", "ways": None}})
+    assert placed.cached.tolist() == [False, False, True, False]
+    assert placed.read_tier == ("hbm", "ddr", "ddr", "hbm")
+
+
+def units(placed: Placement) -> list[int]:
+    return [int(u) for b in placed.blocks("rank") for u in placed.cache_units("rank", b).sum(1)]
+
+
+def test_rows_shares_and_bytes_of_a_cache() -> None:
+    cache = {"in": "hbm", "ways": None}
+    assert units(place({"tier": "ssd", "cache": {**cache, "size": 400}})) == [400, 400, 400, 1]
+    assert units(place({"tier": "ssd", "cache": {**cache, "size": 0.1}})) == [100, 1000, 10_000, 1]
+    tenth = (1000 + 10_000 + 100_000 + 1) * 64 / 10
+    assert units(place({"tier": "ssd", "cache": {**cache, "size": f"{tenth} B"}})) == [100, 1000, 10_000, 1]
+    assert units(place({"tier": "ssd", "cache": {**cache, "size": "1 TB"}})) == [1000, 10_000, 100_000, 1]
+
+
+def test_whole_sets_and_pages() -> None:
+    assert units(place({"tier": "ssd", "cache": {"in": "hbm", "size": 100, "ways": 32}})) == [96, 96, 96, 1]
+    paged = {"in": "hbm", "size": 0.5, "ways": None, "page": "640 B", "prefetch": 0}
+    assert units(place({"tier": "ssd", "cache": paged})) == [50, 500, 5000, 1]
+
+
+def test_bytes_of_a_rank_are_shared_over_ranks_and_columns() -> None:
+    """Half of the columns take half of the bytes: the same rows."""
+    cache = {"in": "hbm", "size": 0.1, "ways": None}
+    whole = place({"tier": "ssd", "cache": cache})
+    cut = place({"tier": "ssd", "sharding": "column_wise", "column_shards": 2, "cache": cache}, layout=Layout(1, 2))
+    assert np.allclose(whole.cache_share, cut.cache_share)
