@@ -41,7 +41,10 @@ def series(name: str, column: npt.NDArray[Any]) -> polars.Series:
     """A column for polars. Text, None where there is none, goes as a list: polars reads the type of an object array
     off its first item."""
     pl = needs_polars()
-    return pl.Series(name, column.tolist(), pl.String) if column.dtype == object else pl.Series(name, column)
+    made: polars.Series = (
+        pl.Series(name, column.tolist(), pl.String) if column.dtype == object else pl.Series(name, column)
+    )
+    return made
 
 
 def frame(columns: Columns, meta: Mapping[str, Any]) -> polars.DataFrame:
