@@ -235,7 +235,9 @@ def answered(case: Case) -> Answer:
     except am.ArchmodelError as error:
         return Answer(case, False, why=str(error))
     system, cost, energy = found.design.system, found.cost, found.energy
-    assert cost is not None and energy is not None and system.economics is not None
+    assert cost is not None
+    assert energy is not None
+    assert system.economics is not None
     host = system.node.host
     assert host is not None
     indices = sum(c.indices for c in found.caches.values())
@@ -248,7 +250,7 @@ def answered(case: Case) -> Answer:
         found.throughput,
         found.bound.resource,
         found.stall / found.iteration_time,
-        {"hbm": 1.0 - missed, **{name: missed * bytes_ / below for name, bytes_ in read.items()}},
+        {} if case.paged else {"hbm": 1.0 - missed, **{name: missed * b / below for name, b in read.items()}},
         {name: float(use.busy) for name, use in found.tiers.items()},
         {name: float(u.lifetime_days) for name, u in found.tiers.items() if np.isfinite(u.lifetime_days)},
         float(energy.power),
@@ -372,14 +374,16 @@ def fewest(question: tuple[str, str]) -> Answer | None:
     hierarchy, access = question
     tiers = HIERARCHIES[hierarchy]
     nodes = [n for n in SKEW_NODES if n >= room_for(tiers)]
-    for n in (nodes[-1], *nodes):
-        here = [answered(Case(tiers, n, sharding, access=access)) for sharding in reversed(SHARDINGS)]
-        good = [a for a in here if a.fits and a.throughput >= TARGET]
-        if n == nodes[-1] and not good:
-            return None
-        if good and n != nodes[-1]:
-            return max(good, key=lambda a: a.throughput)
-    return good[0]
+
+    def reached(n: int) -> Answer | None:
+        for sharding in reversed(SHARDINGS):
+            found = answered(Case(tiers, n, sharding, access=access))
+            if found.fits and found.throughput >= TARGET:
+                return found
+        return None
+
+    most = reached(nodes[-1])
+    return most and next((a for n in nodes[:-1] if (a := reached(n)) is not None), most)
 
 
 def paging() -> list[tuple[str, Case]]:
@@ -393,9 +397,8 @@ def paging() -> list[tuple[str, Case]]:
 
 
 def others() -> list[Case]:
-    """Neo's model A, 793B parameters, bound by compute and network."""
-    return [Case(tiers, n, model=BYSTANDER, cache=0.2) for tiers, n in (((), 1), ((), 2), ((), 4), ((), 16),
-                                                                        (("scm",), 1), (("scm",), 2))]  # fmt: skip
+    """Neo's model A, 793B parameters, bound by compute and network: what fewer nodes cost it."""
+    return [Case((), n, model=BYSTANDER, cache=0.1) for n in (6, 8, 16, 32)]
 
 
 def by_skew(workers: int = 1, skews: Sequence[str] = SKEWS) -> dict[tuple[str, str], Answer | None]:
@@ -443,8 +446,8 @@ def reduction(found: Mapping[tuple[str, int], Answer], hierarchy: str, target: f
 
 
 def skew_lines(study: Study) -> list[list[str]]:
-    """Of each access: nodes with DDR, with byte SCM, with block SCM, and the share of the indices that HBM serves on the
-    nodes of `HELD` with block SCM."""
+    """Of each access: nodes with DDR, with byte SCM, with block SCM, and the share of the indices that HBM serves with
+    block SCM on the nodes of `HELD`."""
     hits = {a.case.access: a.served["hbm"] for _, _, a in study.varied
             if a.fits and a.case == Case(("scm",), HELD["scm",], access=a.case.access)}  # fmt: skip
     found = []
@@ -496,9 +499,11 @@ def differences(study: Study) -> list[str]:
         + ".",
     ]
     if alone and ddr:
+        most = max(a.throughput for (name, _), a in found.items() if name == "HBM") / 1e6
         lines.append(
             f"In HBM alone the model takes {alone.case.nodes} nodes, with host memory {ddr.case.nodes} "
-            f"({alone.case.nodes / ddr.case.nodes:.1f} times fewer), whatever throughput is wanted up to there."
+            f"({alone.case.nodes / ddr.case.nodes:.1f} times fewer). No table fits the HBM of a node, so all are "
+            f"spread over all GPUs, which reaches {most:.2f} Msample/s at most."
         )
     for name in list(HIERARCHIES)[2:4]:
         times = reduction(found, name, TARGET)
@@ -508,19 +513,23 @@ def differences(study: Study) -> list[str]:
     lines += [
         "How many times fewer is above all a matter of the throughput that is wanted: the fewer samples/s, the further "
         "down rows may lie. A figure without its target, access distribution and nodes says little.",
-        "Skew decides: with what Meta's published batches imply, HBM serves nearly all indices and slow tiers the rest; with "
-        "little skew no tier reaches the target, host memory included. How rows come back from batch to batch is not "
-        "published: Zipf laws fitted to one batch extend to all rows; the histogram itself has no further rows, so "
-        "everything that is ever used fits into caches, the best that can be.",
-        "Drives are bound by small writes: every row that training fetches it changes and sends home. NAND reads and writes "
-        "4 KiB for a row of 516 B and is worn out long before a node is written off, whatever it costs.",
-        "Tables that are spread over all GPUs make every NIC carry the pooled vectors of the whole batch, however many nodes "
-        "there are: fewer nodes are no slower, until a tier is. Tables whole on a node gain with nodes, and more of them fit "
-        "a node with more tiers; that is part of what tiers save.",
-        "Prices and half of the drives' figures are assumed; the price of DDR is in that of a node, also where HBM alone "
-        "is used. Persistent memory shares channels with DDR, which is not modelled; Optane is no longer sold.",
+        "Skew decides. With what Meta's published batches imply, HBM serves nearly all indices, slow tiers the rest. "
+        "With little skew host memory is as good as any. How rows come back from batch to batch is not published. Zipf "
+        "laws fitted to one batch extend to all rows; the histogram itself has no further rows, so everything that is "
+        "ever used fits into caches, the best that can be.",
+        "Drives are bound by small writes: every row that training fetches it changes and sends home. NAND reads and "
+        "writes 4 KiB for a row of 516 B and is worn out long before a node is written off.",
+        "Tables that are spread over all GPUs make every NIC carry the pooled vectors of the whole batch, however many "
+        "nodes there are: fewer nodes are no slower, until a tier is. Tables whole on a node gain with nodes, and 16 "
+        "nodes with host memory, which capacity asks for anyway, are then faster than is wanted here.",
+        "Prices and half of the drives' figures are assumed; the price of DDR is in that of a node, of HBM alone too. "
+        "Persistent memory shares channels with DDR, which is not modelled; Optane is no longer sold.",
     ]
     return lines
+
+
+def hit(answer: Answer) -> str:
+    return f"{answer.served['hbm']:.2%} from HBM" if answer.served else "pages"
 
 
 def text(study: Study) -> str:
@@ -539,7 +548,7 @@ def text(study: Study) -> str:
         lines.append(f"\nMsample/s of {nodes} nodes with {name_of(tiers)}")
         for what, value, a in study.varied:
             if a.case.tiers == tiers:
-                hits = f"{a.bound}, stall {a.stall:.0%}, {a.served.get('hbm', 0.0):.2%} from HBM"
+                hits = f"{a.bound}, stall {a.stall:.0%}, {hit(a)}"
                 shown = f"{a.throughput / 1e6:7.3f}  {hits}" if a.fits else f"does not fit: {a.why}"
                 lines.append(f"  {what:28s}{value:20s}{shown}")
     lines.append("\n16 nodes with host memory, Msample/s")
@@ -552,8 +561,8 @@ def text(study: Study) -> str:
 
 
 STYLE = """body{font-family:sans-serif;max-width:1100px;margin:1em auto;padding:0 .8em;line-height:1.4}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85em}td,th{padding:.2em .6em;border-bottom:1px solid #ccc;
-text-align:right;vertical-align:top}td:first-child,th:first-child{text-align:left}"""
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85em}td,th{padding:.2em .6em;
+border-bottom:1px solid #ccc;text-align:right;vertical-align:top}td:first-child,th:first-child{text-align:left}"""
 
 
 def figures(study: Study) -> list[Any]:
@@ -587,7 +596,7 @@ def figures(study: Study) -> list[Any]:
         here_ = [(what, value, a) for what, value, a in study.varied if a.case.tiers == tiers and a.fits]
         bars = titled(f"Msample/s of {nodes} nodes, {name_of(tiers)}", height=700)
         labels = [f"{what} {value}".strip() for what, value, _ in here_]
-        hits = [f"{a.bound}, {a.served['hbm']:.2%} from HBM" for *_, a in here_]
+        hits = [f"{a.bound}, {hit(a)}" for *_, a in here_]
         bars.add_bar(y=labels, x=[a.throughput / 1e6 for *_, a in here_], orientation="h", hovertext=hits)
         bars.update_yaxes(autorange="reversed", automargin=True)
         found.append(bars)
