@@ -121,8 +121,8 @@ def test_it_prints_and_draws(
     assert study.main(["-o", str(tmp_path / "page.html")]) == 0
     printed, page = capsys.readouterr().out, (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "4 to 8 times" in printed
-    assert "byte SCM: 4.0 at 0.05 M" in printed
-    assert "byte SCM: 4.0 at 0.05 M" in page
+    assert "byte SCM: 4.0 at 0.25 M" in printed
+    assert "byte SCM: 4.0 at 0.25 M" in page
     assert page.count("Plotly.newPlot") == 5
     assert "policy <lfu>" not in page
     assert "over 32" in page
