@@ -584,7 +584,7 @@ def figures(study: Study) -> list[Any]:
     curve.update_xaxes(type="log", title="nodes of 8 GPUs")
     curve.update_yaxes(type="log")
 
-    fewer = titled("times fewer nodes than HBM and DDR (gray: published)")
+    fewer = titled("times fewer nodes (gray: published)")
     for name in list(HIERARCHIES)[2:]:
         pairs = [(t / 1e6, reduction(study.answers, name, t)) for t in TARGETS]
         fewer.add_scatter(x=[t for t, r in pairs if r], y=[r for _, r in pairs if r], mode="lines+markers", name=name)
@@ -601,10 +601,12 @@ def figures(study: Study) -> list[Any]:
         bars.add_bar(y=labels, x=[a.throughput / 1e6 for *_, a in here_], orientation="h", hovertext=hits)
         bars.update_yaxes(autorange="reversed", automargin=True)
         found.append(bars)
-    dollars = titled(f"at {TARGET / 1e6:g} Msample/s: the nodes' power and price", barmode="group")
+    dollars = titled(f"power and price for {TARGET / 1e6:g} Msample/s", barmode="group")
     chosen = [(name, a) for name in HIERARCHIES if (a := least(study.answers, name, TARGET)) is not None]
-    dollars.add_bar(x=[n for n, _ in chosen], y=[a.power / 1e4 for _, a in chosen], name="power, 10 kW")
-    dollars.add_bar(x=[n for n, _ in chosen], y=[a.price / 1e6 for _, a in chosen], name="price, MUSD")
+    for label, values in (("power, 10 kW", [a.power / 1e4 for _, a in chosen]),
+                          ("price, MUSD", [a.price / 1e6 for _, a in chosen])):  # fmt: skip
+        dollars.add_bar(y=[n for n, _ in chosen], x=values, name=label, orientation="h")
+    dollars.update_yaxes(autorange="reversed", automargin=True)
     found.append(dollars)
     return found
 
