@@ -16,6 +16,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from archmodel import views as _views
+
 if TYPE_CHECKING:
     from archmodel import catalogue, validation
     from archmodel.design import Design, load, load_system
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from archmodel.execute.check import check
     from archmodel.execute.execute import execute
     from archmodel.program import Program
+    from archmodel.search.found import Found
     from archmodel.search.planner import plan
+    from archmodel.search.search import search
     from archmodel.sweep.axes import between, linspace, logspace
     from archmodel.sweep.results import Results
     from archmodel.sweep.sweep import sweep
@@ -39,6 +43,7 @@ _HOME = {
     "DesignError": "archmodel.errors",
     "DoesNotFit": "archmodel.errors",
     "Estimate": "archmodel.estimate.result",
+    "Found": "archmodel.search.found",
     "Problem": "archmodel.errors",
     "Program": "archmodel.program",
     "Results": "archmodel.sweep.results",
@@ -53,10 +58,20 @@ _HOME = {
     "load_system": "archmodel.design",
     "logspace": "archmodel.sweep.axes",
     "plan": "archmodel.search.planner",
+    "search": "archmodel.search.search",
     "sweep": "archmodel.sweep.sweep",
     "validation": "archmodel",
 }
 """Where each public name lives; those at home in `archmodel` are its modules."""
+
+for _kind, _view, _drawer in (
+    ("Design", "html", "design_html"),
+    ("Estimate", "html", "estimate_html"),
+    ("Estimate", "figure", "figure"),
+    ("Plan", "html", "plan_html"),
+    ("Results", "html", "results_html"),
+):
+    _views.register(_kind, _view, f"archmodel.report.html.notebook:{_drawer}")
 
 __all__ = [
     "ArchmodelError",
@@ -64,6 +79,7 @@ __all__ = [
     "DesignError",
     "DoesNotFit",
     "Estimate",
+    "Found",
     "Problem",
     "Program",
     "Results",
@@ -79,6 +95,7 @@ __all__ = [
     "load_system",
     "logspace",
     "plan",
+    "search",
     "sweep",
     "validation",
 ]

@@ -165,10 +165,7 @@ def evaluate(
         from archmodel.report.terminal import show_estimate
 
         show_estimate(answer, path=str(design), ops=ops)
-    if not answer.fits:
-        for line in overflows(answer):
-            click.echo(line, err=True)
-        raise click.exceptions.Exit(NO)
+    _must_fit(answer)
 
 
 def overflows(answer: Estimate) -> list[str]:
@@ -234,6 +231,79 @@ def check(design: Path, sets: tuple[tuple[str, str], ...], as_json: bool, root: 
         raise click.exceptions.Exit(NO)
 
 
+page_file = click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page, e.g. report.html."
+)
+
+
+@commands.command()
+@click.argument("path", metavar="DESIGN|TABLE", type=click.Path(path_type=Path))
+@page_file
+@settings
+@root
+def report(path: Path, output: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> None:
+    """Draw a design, or the table of a sweep or search, as one page.
+
+    The page needs no network: timeline, where the time goes, roofline, balance, memory, traffic, levers, plan, sources;
+    of a table (a folder that a sweep wrote, or a parquet file), trade-offs and axes. Exits with 1 when a design does
+    not fit.
+    """
+    from archmodel.report.html import opening
+
+    if opening.is_table(path):
+        if sets:
+            fail("--set changes a design; the points of a table are there already")
+        from archmodel.report.html.sweep import sweep as page_of
+
+        page_of(opening.open_table(path)).write(output)
+        _wrote(output)
+        return
+    from archmodel.estimate.estimate import estimate
+    from archmodel.report.html.report import report as page
+
+    answer = estimate(_load(path, sets, root))
+    page(answer).write(output)
+    _wrote(output)
+    _must_fit(answer)
+
+
+@commands.command()
+@click.argument("designs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@page_file
+@settings
+@root
+def compare(designs: tuple[Path, ...], output: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -> None:
+    """Draw designs side by side, differences first.
+
+    The first of DESIGNS is what the others are held against. --set changes all but the first; of a single design, the
+    page compares it with itself changed.
+    """
+    from archmodel.estimate.estimate import estimate
+    from archmodel.report.html.compare import compare as page
+
+    if len(designs) == 1 and not sets:
+        fail("one design; name another, or change it with --set")
+    paths = designs if len(designs) > 1 else (designs[0], designs[0])
+    answers = [estimate(_load(path, sets if i else (), root)) for i, path in enumerate(paths)]
+    changed = " ".join(f"{where}={value}" for where, value in sets)
+    names = [f"{path.stem} {changed}".strip() if i and changed else path.stem for i, path in enumerate(paths)]
+    page(answers, names).write(output)
+    _wrote(output)
+
+
+def _wrote(path: Path) -> None:
+    size = path.stat().st_size
+    click.echo(f"wrote {escape(str(path))} ({size / 1e6:.1f} MB); open it in a browser", err=True)
+
+
+def _must_fit(answer: Estimate) -> None:
+    """Exits with 1, saying what is too large, when a design does not fit."""
+    if not answer.fits:
+        for line in overflows(answer):
+            click.echo(line, err=True)
+        raise click.exceptions.Exit(NO)
+
+
 @commands.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @settings
@@ -281,11 +351,74 @@ def sweep(
 
 
 @commands.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@settings
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the front here (parquet).")
+@click.option("--budget", metavar="TIME", help="Search this long, e.g. 60s.")
+@click.option("--points", type=click.IntRange(min=1), help="Evaluate at most so many points.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the search; default: as FILE says.")
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes; default: the cores of this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster instead, e.g. tcp://host:8786.")
+@as_json
+@root
+def search(
+    file: Path,
+    sets: tuple[tuple[str, str], ...],
+    output: Path | None,
+    budget: str | None,
+    points: int | None,
+    seed: int | None,
+    workers: int | None,
+    scheduler: str | None,
+    as_json: bool,
+    root: Path | None,
+) -> None:
+    """Find the designs that nothing beats.
+
+    FILE names a design, knobs, constraints and objectives (see docs/search.md). Prints the Pareto front and what binds
+    its points. With --output, every evaluation is kept beside the front, and an interrupted search goes on where it
+    was. Ctrl-C keeps the front so far. Exits with 1 when no point is feasible.
+    """
+    from archmodel.report import searches
+    from archmodel.search.file import read
+    from archmodel.search.search import run
+
+    seconds = _seconds(budget)
+    if output is not None and output.suffix != ".parquet":
+        fail(f"-o {escape(str(output))}: the front is written as parquet; name it so, e.g. front.parquet")
+    asked = read(file, root=root, sets=dict(sets))
+    with searches.progress() as tell:
+        found = run(
+            asked, out=output, budget=seconds, points=points, seed=seed,
+            workers=workers or os.cpu_count() or 1, scheduler=scheduler, progress=tell,
+        )  # fmt: skip
+    if as_json:
+        _print_json(searches.summary(found))
+    else:
+        searches.show_search(found)
+    if output is not None:
+        click.echo(
+            f"wrote {escape(str(output))}; every evaluation is in {escape(output.stem)}.sqlite beside it", err=True
+        )
+    if found.interrupted:
+        click.echo("interrupted; the same command goes on from here" if output else "interrupted", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+    if not len(found.front):
+        click.echo("no point is feasible", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+@commands.command()
 @click.argument("design", type=click.Path(path_type=Path), required=False)
 @settings
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan here.")
 @click.option("--budget", metavar="TIME", help="Search this long, e.g. 5s. Default: a fixed amount of search.")
 @click.option("--seed", type=int, default=0, help="Of the search; the same seed gives the same plan.")
+@click.option(
+    "--restarts", type=click.IntRange(min=1), default=1, help="Search from so many seeds; the best plan counts."
+)
+@click.option("-w", "--workers", type=click.IntRange(min=1), help="Processes for restarts; default: the cores here.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run restarts on a Dask cluster, e.g. tcp://host:8786.")
 @click.option(
     "--cost", type=click.Choice(["own", "torchrec", "learned"]), default="own", help="Whose cost to minimise."
 )
@@ -321,6 +454,9 @@ def plan(
     output: Path | None,
     budget: str | None,
     seed: int,
+    restarts: int,
+    workers: int | None,
+    scheduler: str | None,
     cost: str,
     tasks: Path | None,
     model: Path | None,
@@ -353,6 +489,8 @@ def plan(
     seconds, judged = _seconds(budget), _weights(weights)
     try:
         with plans.progress("s" if cost == "own" else "ms", quiet=as_json or as_written) as tell:
+            if cost != "own" and (restarts > 1 or scheduler is not None):
+                fail(f"--restarts and --scheduler are for a design under its own estimate, not for --cost {cost}")
             if cost == "learned":
                 if model is None or (design is None) == (tasks is None) or (tasks is None) != (task is None):
                     fail("--cost learned needs --model FILE, and a design file or --tasks FILE with --task NAME")
@@ -382,7 +520,10 @@ def plan(
                     return
                 from archmodel.interop.run import plan_design
 
-                answer = plan_design(_load(design, sets, root), seconds, seed, constraints, judged, tell)
+                answer = plan_design(
+                    _load(design, sets, root), seconds, seed, constraints, judged, tell,
+                    restarts, min(workers or os.cpu_count() or 1, restarts), scheduler,
+                )  # fmt: skip
     except NoPlan as error:
         click.echo(escape(str(error)), err=True)
         raise click.exceptions.Exit(NO) from None
@@ -543,11 +684,17 @@ def topology(
 
 @commands.command()
 @as_json
-def validate(as_json: bool) -> None:
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Draw the scoreboard here.")
+def validate(as_json: bool, html: Path | None) -> None:
     """Hold predictions against publications."""
     from archmodel.validation import scoreboard
 
     rows = scoreboard()
+    if html is not None:
+        from archmodel.report.html.scoreboard import scoreboard as page
+
+        page(rows).write(html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
     if as_json:
         from archmodel.report.scoreboard import to_list
 

@@ -22,6 +22,7 @@ from archmodel.parallel.resolve import PlanError, resolve
 from archmodel.program import Layout, Program
 from archmodel.quantities import PositiveSeconds, SampleRate
 from archmodel.system import System
+from archmodel.views import Viewed
 from archmodel.workloads.recommendation import Workload, WorkloadFamily
 
 
@@ -71,7 +72,7 @@ class DesignFile(Component):
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(Viewed):
     """A checked design. Immutable; `with_` gives a changed copy."""
 
     spec: DesignFile

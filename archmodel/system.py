@@ -126,6 +126,26 @@ class Node(Component):
     reserved_memory: Bytes = Field(default=0.0, description="memory of each device that the runtime keeps for itself")
     other_power: Watts = Field(default=0.0, description="power of a node beside its devices")
     price: Usd | None = Field(default=None, description="price of a node, devices included")
+    other_price: Usd | None = Field(
+        default=None,
+        description="in place of price: of a node without devices, interfaces and host memory, whose prices are added",
+    )
+
+    @model_validator(mode="after")
+    def _priced_once(self) -> Node:
+        if self.other_price is None:
+            return self
+        if self.price is not None:
+            raise ValueError("states price and other_price; one of them says what a node costs")
+        prices = {"gpu" if self.gpu is not None else "accelerator": self.device.price}
+        if self.nic is not None:
+            prices["nic"] = self.nic.price
+        if self.host is not None:
+            prices["host.ddr"] = self.host.ddr.price
+        missing = [name for name, price in prices.items() if price is None]
+        if missing:
+            raise ValueError(f"adds the prices of its parts to other_price, but states none for {', '.join(missing)}")
+        return self
 
     @model_validator(mode="after")
     def _one_device(self) -> Node:
@@ -139,6 +159,34 @@ class Node(Component):
         device = self.gpu if self.gpu is not None else self.accelerator
         assert device is not None
         return device
+
+    @property
+    def whole_price(self) -> Num | None:
+        """USD of a node, or None: `price`, or the sum of its parts; and of the further memories of its host.
+
+        other_price + gpus x (device + its memory, where that states a price) + interfaces x nic + host memory
+        """
+        base = self.price if self.other_price is None else self._parts_price(self.other_price)
+        if base is None or self.host is None:
+            return base
+        further = [tier.memory.price * tier.count for tier in self.host.tiers.values() if tier.memory.price is not None]
+        return sum(further, base)
+
+    def _parts_price(self, other: Num) -> Num:
+        device = self.device
+        assert device.price is not None
+        total = other + (device.price + _own_price(device)) * self.gpus
+        if self.nic is not None and self.nic.price is not None:
+            total = total + self.nic.price * (self.nic.per_node or self.gpus)
+        if self.host is not None and self.host.ddr.price is not None:
+            total = total + self.host.ddr.price
+        return total
+
+
+def _own_price(device: Device) -> Num:
+    """USD of a device's memory, where it is priced apart from the device."""
+    price = getattr(getattr(device, "hbm", None), "price", None)
+    return 0.0 if price is None else price
 
 
 class Economics(Component):
@@ -177,6 +225,15 @@ class System(Component):
     def ranks(self) -> int:
         """Devices of the whole system."""
         return self.nodes * self.node.gpus
+
+    @property
+    def price(self) -> Num | None:
+        """USD of all nodes and their share of the network, over design points; None when a node has no price."""
+        each = self.node.whole_price
+        if each is None:
+            return None
+        total = np.asarray(each + (0.0 if self.economics is None else self.economics.network_price)) * self.nodes
+        return total[..., 0] if total.ndim else float(total)
 
     def topology(self, ranks: int | None = None) -> Topology:
         """The network between the first `ranks` devices (all of them when left out): part of one node or whole

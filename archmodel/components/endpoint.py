@@ -132,7 +132,7 @@ def _with_memory(device: Device, times: Num) -> Device:
         channels = device.ddr.model_copy(update={"transfer_rate": device.ddr.transfer_rate * times})
         return device.model_copy(update={"ddr": channels})
     memory = device.memory
-    for name in type(device).model_fields:
+    for name in device.__class__.model_fields:
         if getattr(device, name) is memory:
             rates = {"bandwidth": memory.bandwidth * times}
             if memory.write_bandwidth is not None:

@@ -138,16 +138,12 @@ def _over_ranks(amounts: list[Array], program: Program) -> Array:
 
 
 def _cost(system: System, program: Program, energy: Energy | None, period: Array) -> Cost | None:
-    """Capital written off linearly over the lifetime plus electricity; None without prices or a lifetime. Further
-    memories of a node come on top of its price."""
-    economics = system.economics
-    if economics is None or system.node.price is None or energy is None:
+    """Capital written off linearly over the lifetime plus electricity; None without prices or a lifetime."""
+    economics, price = system.economics, system.price
+    if economics is None or price is None or energy is None:
         return None
-    host = system.node.host
-    further: Num = sum((t.count * _points(t.memory.price or 0.0) for t in (host.tiers.values() if host else ())), 0.0)
-    price_of_all = (_points(system.node.price) + further + _points(economics.network_price)) * system.nodes
     return Cost(
-        capital=price_of_all * period / _points(economics.lifetime),
+        capital=price * period / _points(economics.lifetime),
         electricity=energy.iteration * _points(economics.facility_overhead) * _points(economics.electricity),
         samples=energy.samples,
     )

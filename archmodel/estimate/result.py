@@ -15,6 +15,7 @@ from archmodel.estimate.memory import MemoryNeed
 from archmodel.estimate.timeline import Step, Timeline, critical_path
 from archmodel.program import Op, Program, RowMove
 from archmodel.quantities import Array, Num
+from archmodel.views import Drawn
 
 if TYPE_CHECKING:
     from archmodel.design import Design
@@ -149,7 +150,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Drawn):
     """Everything predicted for a design. Scalars are floats, or arrays over design points when fields hold arrays."""
 
     design: Design

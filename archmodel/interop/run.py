@@ -114,14 +114,25 @@ def plan_design(
     limits: Path | None,
     weights: Weights | None,
     progress: Progress | None,
+    restarts: int = 1,
+    workers: int = 1,
+    scheduler: str | None = None,
 ) -> Answer:
-    """A design under its own estimate."""
+    """A design under its own estimate: the best plan of `restarts` seeds."""
     from archmodel.interop.plan_file import plan_text
     from archmodel.search.limits import read_limits
     from archmodel.search.planner import plan
 
     bound = read_limits(limits, design) if limits is not None else None
-    found = plan(design, budget, seed=seed, weights=weights, limits=bound, progress=progress)
+    if restarts == 1 and scheduler is None:
+        found = plan(design, budget, seed=seed, weights=weights, limits=bound, progress=progress)
+    else:
+        from archmodel.search.restarts import restarted
+
+        found = restarted(
+            design, restarts, budget, seed=seed, weights=weights, limits=bound, workers=workers, scheduler=scheduler,
+            progress=progress,
+        )  # fmt: skip
     tables = found.tables()
     summary = {
         "value": found.value,

@@ -41,9 +41,10 @@ class Notes:
 class Reading:
     """A component that notes what is read of it."""
 
-    __slots__ = ("_notes", "_path", "_target")
+    __slots__ = ("_notes", "_parts", "_path", "_target")
 
     def __init__(self, target: BaseModel, path: str, notes: Notes) -> None:
+        self._parts: dict[str, Reading] = {}
         self._target = target
         self._path = path
         self._notes = notes
@@ -72,6 +73,11 @@ class Reading:
             return found.func(self)
         return getattr(target, name)
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Reading:
+        """A changed copy, as components make them, which notes what is read of it under the same paths."""
+        plain = {name: value._target if isinstance(value, Reading) else value for name, value in (update or {}).items()}
+        return Reading(self._target.model_copy(update=plain, deep=deep), self._path, self._notes)
+
     def __eq__(self, other: object) -> bool:
         return self._target == (other._target if isinstance(other, Reading) else other)
 
@@ -81,7 +87,7 @@ class Reading:
     def _noted(self, name: str, value: Any) -> Any:
         path = join(self._path, name)
         if isinstance(value, BaseModel):
-            return Reading(value, path, self._notes)
+            return self._parts.setdefault(name, Reading(value, path, self._notes))  # the same part is the same object
         if name in _ABOUT or value is None:
             return value
         row = next((row for row in fields(type(self._target)) if row.name == name), None)

@@ -93,7 +93,7 @@ def show_sweep(
         low, high = found["ranges"].get(name, (None, None))
         if low is None and best.get(name) is None:
             continue
-        cells = [whole(_worded(value, results.units[name])) for value in (low, high, best.get(name))]
+        cells = [whole(worded(value, results.units[name])) for value in (low, high, best.get(name))]
         rows.add_row(one_line(name), *cells)
     blocks: list[Any] = [*lines, rows]
     if failed:
@@ -108,7 +108,8 @@ def show_sweep(
     emit(console(out, width), blocks, out)
 
 
-def _worded(value: Any, unit: str) -> str:
+def worded(value: Any, unit: str) -> str:
+    """A cell for a reader: a quantity with its unit, anything else as it is."""
     if value is None:
         return ""
     if isinstance(value, bool | str) or not isinstance(value, int | float):

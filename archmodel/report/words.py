@@ -11,6 +11,9 @@ STREAMS = {"compute": "device", "scale_up": "scale-up", "scale_out": "NIC", "hos
 DIMENSION = {"throughput": "sample_rate", "iteration_time": "seconds", "latency": "seconds"}
 """What the quantities that get published are."""
 
+DEVICE_TIER = "hbm"
+"""What plans call a device's own memory, whatever it is made of."""
+
 NO_BREAK = "\ue000"
 """Stands for a space at which no line may be broken (rich breaks at every character that Unicode calls a space)."""
 

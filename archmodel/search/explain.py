@@ -20,7 +20,7 @@ from archmodel.parallel.placement import ROUTES
 from archmodel.parallel.sparse import ShardSizes
 from archmodel.quantities import Array
 from archmodel.search import own
-from archmodel.search.options import NODE, RANK, Options
+from archmodel.search.options import NODE, RANK, Options, home_of, kernel, memory_entry
 from archmodel.search.planner import draft, written
 
 
@@ -135,7 +135,12 @@ def _slot(options: Options, t: int, entry: Mapping[str, Any]) -> int | None:
     """The option that a table has; None when it is cut in a way that the planner does not propose."""
     pieces = int(entry.get("column_shards", len(entry.get("ranks") or entry.get("nodes") or [0])))
     kinds, tiers = np.array(options.kinds), np.array(options.kernels)
-    same = (kinds == entry["sharding"]) & (tiers == entry["tier"]) & (options.count[t] == pieces)
+    cache = entry.get("cache")
+    share = float(str(cache["size"]).removesuffix("%")) / 100 if cache else 0.0
+    held = tiers == kernel(entry["tier"], share)
+    if not held.any():  # a cache of a size that is not proposed, as the nearest that is
+        held = np.array([home_of(k) == entry["tier"] and (k != home_of(k)) == bool(cache) for k in options.kernels])
+    same = (kinds == entry["sharding"]) & held & (options.count[t] == pieces)
     return int(same.argmax()) if same.any() else None
 
 
@@ -154,7 +159,7 @@ def _alternative(
     design: Design, answer: Estimate, options: Options, t: int, o: int, placed: Mapping[str, Any]
 ) -> Alternative:
     name, kind, tier, count = options.names[t], options.kinds[o], options.kernels[o], int(options.count[t, o])
-    entry: dict[str, Any] = {"sharding": kind, "tier": tier}
+    entry: dict[str, Any] = {"sharding": kind, **memory_entry(tier)}
     entry |= {k: placed[name][k] for k in ("dtype", "optimizer")}
     busy = np.broadcast_to(np.asarray(answer.busy("compute"), dtype=np.float64), options.ranks)
     if options.scope[o] == RANK:

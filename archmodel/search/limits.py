@@ -25,7 +25,7 @@ from archmodel.errors import DesignError, Problem, suggestion
 from archmodel.estimate.result import Estimate
 from archmodel.parallel.plan import Match
 from archmodel.quantities import Array, Count, PositiveBytes
-from archmodel.search.options import TIERS, NoPlan, Options
+from archmodel.search.options import NoPlan, Options, home_of
 from archmodel.source import Located
 
 Kind = Literal[
@@ -71,9 +71,9 @@ class Restrictions:
 
         A table that is pinned takes a token of which only its ranks have any: one more tier of the solver's memory.
         """
-        cost, kinds, tiers = options.cost, np.array(options.kinds), np.array(options.kernels)
+        cost, kinds, tiers = options.cost, np.array(options.kinds), np.array([home_of(k) for k in options.kernels])
         memory = [options.memory]
-        room = [np.maximum(options.limits - self.reserve(options.ranks, TIERS), 0.0)]
+        room = [np.maximum(options.limits - self.reserve(options.ranks, options.tiers), 0.0)]
         for limit, mask in zip(self.limits.tables, self.masks, strict=True):
             allowed = np.ones(cost.shape, dtype=bool)
             if limit.sharding is not None:
@@ -130,7 +130,7 @@ def bind(limits: Limits, design: Design, tree: Located | None = None) -> Restric
     rank or no tier of it; `tree`: the file that they stand in."""
     problems: list[Problem] = []
     tables = design.workload.table_arrays
-    tiers = TIERS if design.system.node.host is not None else TIERS[:1]
+    tiers = design.placement.tiers
     masks = tuple(limit.match.tables(tables) for limit in limits.tables)
 
     def refuse(where: str, message: str, value: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,23 @@ IntArray = npt.NDArray[np.int64]
 RANK, NODE, WORLD = 0, 1, 2
 """Scope of a slot: its shards sit on single ranks, on all ranks of nodes, or on every rank."""
 TIERS = ("hbm", "ddr")
+_CACHED = " cached in hbm by "
+
+
+def kernel(tier: str, cached: float = 0.0) -> str:
+    """What a slot's rows are read by: their tier, or "ddr cached in hbm by 20 %"."""
+    return f"{tier}{_CACHED}{100 * cached:g} %" if cached else tier
+
+
+def home_of(kernel: str) -> str:
+    """The tier that a kernel's rows are at home in."""
+    return kernel.partition(_CACHED)[0]
+
+
+def memory_entry(kernel: str) -> dict[str, Any]:
+    """`tier` and `cache` of a plan entry."""
+    tier, _, share = kernel.partition(_CACHED)
+    return {"tier": tier, **({"cache": {"in": "hbm", "size": share}} if share else {})}
 
 
 class NoPlan(ArchmodelError):  # noqa: N818
@@ -30,7 +48,7 @@ class NoPlan(ArchmodelError):  # noqa: N818
 class Options:
     """Slots (O,) by kind and kernel; `count` shards (T, O), each with `cost` (T, O) and bytes `memory` (T, O, tiers) on
     each rank that it touches. `cost` is inf where a table has no such option. `limits` (ranks, tiers); `base` (ranks,)
-    is cost that is there whatever the plan."""
+    is cost that is there whatever the plan; `tiers`: names of the first of the memories."""
 
     names: tuple[str, ...]
     ranks: int
@@ -44,6 +62,7 @@ class Options:
     memory: Array
     limits: Array
     base: Array = field(default_factory=lambda: np.zeros(0))
+    tiers: tuple[str, ...] = TIERS
 
     def that_fit(self) -> Options:
         """Without options whose shard is larger than any rank: no plan can use them."""

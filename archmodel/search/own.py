@@ -20,7 +20,8 @@ from archmodel.estimate.price import Machine, price
 from archmodel.estimate.result import Estimate
 from archmodel.parallel import algorithms
 from archmodel.parallel.counts import Expected
-from archmodel.parallel.placement import ROUTES, SCOPES, Placement, split_evenly
+from archmodel.parallel.placement import ROUTES, SCOPES, Blocks, Placement, Scope, split_evenly
+from archmodel.parallel.plan import CachePlan
 from archmodel.parallel.resolve import SCOPE_OF
 from archmodel.parallel.sparse import ShardSizes
 from archmodel.program import (
@@ -31,13 +32,14 @@ from archmodel.program import (
     EmbeddingUpdate,
     IntArray,
     OuterTraffic,
+    RowMove,
     Stream,
     Tier,
     Work,
 )
 from archmodel.quantities import Array, itemsize
 from archmodel.search.floor import Floor
-from archmodel.search.options import NODE, RANK, TIERS, WORLD, Options
+from archmodel.search.options import NODE, RANK, WORLD, Options, kernel
 
 MIN_COLUMNS = 16
 """Columns are cut no narrower (one 64-byte line of fp32)."""
@@ -49,11 +51,12 @@ _KIND_SCOPE = {"rank": RANK, "node": NODE, "world": WORLD, "replica": WORLD}
 
 @dataclass(frozen=True)
 class Terms:
-    """Seconds of one shard on each rank that it touches, (T, O): local work and exchange; and what no estimate of the
-    shard's work can be below."""
+    """Seconds of one shard on each rank that it touches, (T, O): local work, exchange, and rows that its cache moves,
+    beside other work; and what no estimate of the shard's work can be below."""
 
     local: Array
     exchange: Array
+    moves: Array
     floors: Floors
 
 
@@ -92,6 +95,7 @@ class _Shard:
 
     local: Array
     exchange: Array
+    moves: Array
     floors: Floors
     memory: Array
     least: Array
@@ -102,12 +106,26 @@ class _Slot:
     kind: str
     pieces: int
     tier: Tier
+    cached: float = 0.0
+
+    @property
+    def read_tier(self) -> Tier:
+        """Where lookups and updates find the rows."""
+        return "hbm" if self.cached else self.tier
+
+
+CACHED = (0.05, 0.2)
+"""Shares of a table that a cache in HBM may hold, where not all tables fit there."""
 
 
 def slots(design: Design) -> list[_Slot]:
-    """Every way that a table can be cut on this machine, in every tier it has."""
-    layout = design.layout
-    tiers: tuple[Tier, ...] = TIERS if design.system.node.host is not None else ("hbm",)
+    """Every way that a table can be cut on this machine, in every tier it has; cached in HBM when not all fit there."""
+    layout, tables, room = design.layout, design.workload.table_arrays, capacities(design.system)
+    element = np.array([itemsize(d) for d in design.placement.dtype], dtype=np.float64)
+    whole = float((tables.num_embeddings * tables.embedding_dim * element).sum())
+    memories: list[tuple[Tier, float]] = [(tier, 0.0) for tier in room]
+    if whole > room["hbm"] * layout.ranks:
+        memories += [(tier, share) for tier in room if tier != "hbm" for share in CACHED]
     cuts = [("table_wise", 1)]
     if layout.ranks > 1:
         widest = int(design.workload.table_arrays.embedding_dim.max(initial=1))
@@ -117,7 +135,7 @@ def slots(design: Design) -> list[_Slot]:
         if layout.nodes > 1:
             cuts += [("table_row_wise", 1)]
             cuts += [("grid_wise", p) for p in (2, 4, 8) if p <= min(most, layout.nodes)]
-    return [_Slot(k, p, t) for k, p in cuts for t in tiers if not (k == "data_parallel" and t == "ddr")]
+    return [_Slot(k, p, t, c) for k, p in cuts for t, c in memories if k != "data_parallel" or t == "hbm"]
 
 
 class Laws:
@@ -135,6 +153,7 @@ class Laws:
             system.gpu, system.topology(), system.node.host, system.node.gpus, reference.program.graph_capture
         )
         self.slots = slots(design)
+        self._misses: dict[tuple[Scope, float], Array] = {}
 
     def _marginal(self, work: Work, machine: Machine | None = None) -> Array:
         parts = price(work, machine or self.machine).parts
@@ -240,6 +259,8 @@ class Laws:
             base.dtype,
             base.optimizer,
             (slot.kind,) * len(tables),
+            (CachePlan.model_validate({"in": "hbm", "size": slot.cached}),) * len(tables) if slot.cached else (),
+            tiers=base.tiers,
         )
 
     def of(self, slot: _Slot, rates: dict[str, tuple[float, float]], chords: Chords) -> _Shard:
@@ -269,10 +290,10 @@ class Laws:
         none = np.zeros(len(shards))
 
         def tiered(amount: Array) -> dict[Tier, Array]:
-            return {"hbm": amount} if slot.tier == "hbm" else {"hbm": none, "ddr": amount}
+            return {"hbm": amount} if slot.read_tier == "hbm" else {"hbm": none, slot.tier: amount}
 
         def requests(amount: Array) -> dict[Tier, Array]:
-            return {} if slot.tier == "hbm" else {slot.tier: amount}
+            return {} if slot.read_tier == "hbm" else {slot.tier: amount}
 
         lookup = EmbeddingLookup(
             ROUTES[scope],
@@ -315,11 +336,20 @@ class Laws:
                     requests(unique),
                 )
             ]
-        held = rows * (columns * size.element[:, 0] + (size.state_bytes[:, 0] if self.train else 0.0))
-        buffers = sent + 2 * lookup.output_elements * itemsize(wires.lookup_forward)
+        whole = columns * size.element[:, 0] + (size.state_bytes[:, 0] if self.train else 0.0)
+        held = {tier: rows * whole if tier == slot.tier else none for tier in placement.tiers}
+        held["hbm"] = held["hbm"] + sent + 2 * lookup.output_elements * itemsize(wires.lookup_forward)
+        moves = none
+        if slot.cached:
+            fetched = self._fetched(slot.cached, placement, scope, blocks)
+            path = f"{slot.tier}:hbm"
+            move = RowMove(ROUTES[scope], {path: fetched}, {path: fetched * whole})
+            moves = self._marginal(move) + (self._marginal(replace(move, write_back=True)) if self.train else 0.0)
+            held["hbm"] = held["hbm"] + (slot.cached * rows + 2 * fetched) * whole  # and one batch fetched ahead
         return _Shard(
             self._marginal(lookup) + sum((self._marginal(w) for w in works), none),
             exchange,
+            moves,
             Floors(
                 full * self._marginal(lookup, self.free_cache),
                 full * sum((self._marginal(w, self.free_cache) for w in works), none),
@@ -328,9 +358,16 @@ class Laws:
                 backward,
                 shared + full * given,
             ),
-            np.stack([buffers + (held if slot.tier == "hbm" else 0.0), held if slot.tier == "ddr" else none], 1),
-            share * held,
+            np.stack(list(held.values()), 1),
+            share * rows * whole,
         )
+
+    def _fetched(self, share: float, placement: Placement, scope: Scope, blocks: Blocks) -> Array:
+        """Rows that a batch misses in a cache of a `share` of the first block of every table, (T,)."""
+        if (scope, share) not in self._misses:  # the same for every cut by columns, and every home
+            first = Blocks(blocks.shards, blocks.ranks[:, :1], blocks.start[:, :1], blocks.end[:, :1])
+            self._misses[scope, share] = self.counts.moved(placement, scope, first, self.train)[0][:, 0]
+        return self._misses[scope, share]
 
     def _replica(self, elements: Array, rows: Array, size: ShardSizes) -> list[Work]:
         """Gradient and step of replicated tables."""
@@ -374,14 +411,16 @@ class Laws:
         )
         least = np.stack(
             [
-                np.stack([f.least * (s.tier == tier) for tier in TIERS], 1)
+                np.stack([f.least * (s.tier == tier) for tier in capacities(self.design.system)], 1)
                 for f, s in zip(found, self.slots, strict=True)
             ],
             1,
         )
         floors = Floors(*(np.stack([getattr(f.floors, x.name) for f in found], axis=1) for x in fields(Floors)))
-        local, exchange = np.stack([f.local for f in found], axis=1), np.stack([f.exchange for f in found], axis=1)
-        return Terms(local, exchange, floors), np.stack([f.memory for f in found], axis=1), least, count
+        local, exchange, moves = (
+            np.stack([getattr(f, x) for f in found], axis=1) for x in ("local", "exchange", "moves")
+        )
+        return Terms(local, exchange, moves, floors), np.stack([f.memory for f in found], axis=1), least, count
 
 
 def _chord(seconds: Callable[[float], float], most: float, least: float) -> Chord:
@@ -438,22 +477,23 @@ def options(design: Design) -> tuple[Options, Terms, Floor]:
     tables = ("parameter", "optimizer_state", "input")
     needs = reference.memory["hbm"]
     held = sum((np.max(v) for k, v in needs.parts.items() if k not in (*tables, "reserved")), 0.0)
-    limits = [max(room["hbm"] * (1 - float(design.plan.memory_reserve)) - float(held), 0.0), room.get("ddr", 0.0)]
+    limits = {**room, "hbm": max(room["hbm"] * (1 - float(design.plan.memory_reserve)) - float(held), 0.0)}
     valid = count > 0
     shared = Options(
         laws.tables.names,
         layout.ranks,
         layout.local_size,
         tuple(s.kind for s in laws.slots),
-        tuple(s.tier for s in laws.slots),
+        tuple(kernel(s.tier, s.cached) for s in laws.slots),
         np.array([_KIND_SCOPE[SCOPE_OF[s.kind]] if layout.ranks > 1 else RANK for s in laws.slots], dtype=np.int64),
         np.maximum(count, 1),
         np.maximum(laws.tables.embedding_dim[:, None] // np.maximum(count, 1), 1),
-        np.where(valid, terms.local + terms.exchange, np.inf),
+        np.where(valid, terms.local + terms.exchange + terms.moves, np.inf),
         memory,
-        np.broadcast_to(np.array(limits), (layout.ranks, 2)).copy(),
+        np.tile(list(limits.values()), (layout.ranks, 1)),
+        tiers=tuple(room),
     )
-    roomy = np.broadcast_to(np.array([room["hbm"], room.get("ddr", 0.0)]), (layout.ranks, 2)).copy()
+    roomy = np.tile(list(room.values()), (layout.ranks, 1))
     chained = design.plan.collective_order == "fifo" and design.system.node.endpoint is None
     stream: Stream = "scale_out" if layout.nodes > 1 else "scale_up"
     floor = Floor(

@@ -18,8 +18,9 @@ from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import TablesPlan
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
-from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options
+from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options, memory_entry
 from archmodel.search.solver import Effort, solve
+from archmodel.views import Viewed
 
 _WEIGHTS = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0), (0.5, 1.0))
 """Shares of local work and of exchange that the first plans balance: overlap hides some of either."""
@@ -62,7 +63,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Viewed):
     """The best plan found. `value` is its estimate's iteration time; no plan of these tables on these nodes is below
     `lower_bound`. `score` is what it was judged by: `value` itself unless weights say otherwise."""
 
@@ -101,13 +102,14 @@ def plan(
     budget: float | None = None,
     *,
     seed: int = 0,
+    trials: int | None = None,
     weights: Weights | None = None,
     limits: Limits | Restrictions | None = None,
     progress: Callable[[float, float, float], None] | None = None,
 ) -> Plan:
     """Place every table anew: kind, pieces, tier and ranks; dtypes and optimizers stay as the plan says.
 
-    `budget` in seconds; without one, a fixed number of plans is tried and the answer is the same every time. Starts
+    `budget` in seconds; without one, `trials` plans are tried and the answer is the same every time. Starts
     from the plan as written and from `auto`, so it is never worse than either (where they fit and keep the `limits`).
     `weights`: what to judge by, iteration time alone when left out. `progress` is called with seconds so far, value and
     bound. Raises NoPlan when nothing fits.
@@ -124,13 +126,13 @@ def plan(
     interrupted = False
     try:
         for i, nodes in enumerate(counts):
-            search = _Search(_on(design, nodes), begin, weights, limits, progress, finds)
+            search = _Search(on_nodes(design, nodes), begin, weights, limits, progress, finds)
             finds.append(search)
             if nodes == design.system.nodes:
                 search.consider("as written", design)
             search.consider("auto", with_tables(search.design, {"default": _default(design)}))
             now = time.perf_counter()
-            search.run(now + (deadline - now) / (len(counts) - i), seed)
+            search.run(now + (deadline - now) / (len(counts) - i), seed, trials)
     except KeyboardInterrupt:
         interrupted = True
     found = [s for s in finds if s.best is not None]
@@ -156,7 +158,7 @@ def plan(
     )
 
 
-def _on(design: Design, nodes: int) -> Design:
+def on_nodes(design: Design, nodes: int) -> Design:
     """The design on fewer nodes, its tables placed anew."""
     if nodes == design.system.nodes:
         return design
@@ -209,7 +211,7 @@ class _Search:
             self.first.unit = float(answer.iteration_time), self.first.design.system.nodes
         return self.weights.score(answer, *self.first.unit)
 
-    def run(self, deadline: float, seed: int) -> None:
+    def run(self, deadline: float, seed: int, trials: int | None = None) -> None:
         """Plans for several weights of the terms, then for weights near the best ones."""
         shared, terms, floor = own.options(self.design)
         if not shared.names:
@@ -218,14 +220,15 @@ class _Search:
             shared, floor = self.limits.apply(shared), replace(floor, options=self.limits.apply(floor.options))
         self.bound = floor.value
         random = np.random.default_rng(seed)
-        best_at, seen = np.array([1.0, 1.0, 1.0, 1.0]), set()
+        best_at, seen = np.ones(5), set()
         best_score = np.inf
         first = [(w, r) for r in range(len(_ROUTES)) for w in _WEIGHTS]
         first.sort(key=lambda x: (_WEIGHTS.index(x[0]) > 0, x[1] > 0))
         best_route = 0
         masks = [np.array([k in kinds for k in shared.kinds]) for kinds in _ROUTES]
         scales = {k: np.array([kind == k for kind in shared.kinds]) for k in ("data_parallel", "row_wise")}
-        trials = _TRIALS if np.isinf(deadline) else 10**9
+        if trials is None:
+            trials = _TRIALS if np.isinf(deadline) else 10**9
         for i in range(trials):
             if time.perf_counter() > deadline:
                 return
@@ -235,11 +238,11 @@ class _Search:
                 continue
             if i < len(first):
                 (local, exchange), route = first[i]
-                at = np.array([local, exchange, 1.0, 1.0])
+                at = np.array([local, exchange, 1.0, 1.0, 1.0])
             else:
-                at = best_at * np.exp(random.normal(0.0, 0.5, 4))
-            cost = at[0] * terms.local + at[1] * terms.exchange
-            for weight, mask in zip(at[2:], scales.values(), strict=True):
+                at = best_at * np.exp(random.normal(0.0, 0.5, 5))
+            cost = at[0] * terms.local + at[1] * terms.exchange + at[4] * terms.moves
+            for weight, mask in zip(at[2:4], scales.values(), strict=True):
                 cost = np.where(mask, cost * weight, cost)
             weighed = replace(
                 shared, cost=np.where(np.isfinite(shared.cost) & masks[route], np.maximum(cost, 1e-12), np.inf)
@@ -301,7 +304,8 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
             entry["ranks"] = list(homes)
         elif options.scope[slot] == NODE:
             entry["nodes"] = list(homes)
-        entry |= {"tier": options.kernels[slot], "dtype": base.dtype[t], "optimizer": base.optimizer[t]}
+        entry |= memory_entry(options.kernels[slot])
+        entry |= {"dtype": base.dtype[t], "optimizer": base.optimizer[t]}
         assign[name] = entry
     return {"default": _default(design), "assign": assign}
 

@@ -460,7 +460,7 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
         time.process_time() - cpu,
         final.fits(options),
         interrupted,
-        {f"price_of_{tier}": float(m) for tier, m in zip(("hbm", "ddr"), bound.multipliers, strict=False)},
+        {f"price_of_{tier}": float(m) for tier, m in zip(options.tiers, bound.multipliers, strict=False)},
     )
 
 

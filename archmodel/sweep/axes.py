@@ -31,6 +31,14 @@ class Range:
     scale: Scale = "linear"
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Values with names: of one field, or, with `together`, what several fields are set to, by path."""
+
+    values: Mapping[str, Any]
+    together: bool = False
+
+
 def linspace(low: Any, high: Any, count: int) -> Range:
     """`count` values evenly from `low` to `high`: `linspace("1 TB/s", "8 TB/s", 200)`."""
     return Range(low, high, count)
@@ -62,6 +70,10 @@ class Axis:
     scale: Scale = "linear"
     whole: bool = False
     numeric: bool = False
+    names: tuple[str, ...] = ()
+    """What its values are called in tables, where they have names of their own."""
+    bundle: bool = False
+    """Whether a value is a mapping of paths to what they are set to together; `path` is then only a name."""
 
     @property
     def unit(self) -> str:
@@ -103,6 +115,11 @@ class Axis:
             return self.values[int(code)]
         return int(code) if self.whole else float(code)
 
+    def changes(self, code: float) -> dict[str, Any]:
+        """What the design is changed to, by path."""
+        value = self.value(code)
+        return dict(value) if self.bundle else {self.path: value}
+
     def column(self, codes: Array) -> npt.NDArray[Any]:
         """The values at `codes` as a column of the table: numbers, truth values or labels."""
         if self.dimension is not None or self.values is None:
@@ -113,6 +130,8 @@ class Axis:
     def labels(self) -> Sequence[Any]:
         """`values` as cells of one column: as they are when all are numbers or truth values, else text."""
         assert self.values is not None
+        if self.names:
+            return self.names
         for kind in (bool, int, float):
             if all(type(v) is kind for v in self.values):
                 return self.values
@@ -125,7 +144,8 @@ class Axis:
         """What it is, for a manifest."""
         answer: dict[str, Any] = {"path": self.path, "unit": self.unit, "numeric": self.numeric}
         if self.values is not None:
-            return {**answer, "values": json.loads(_json(list(self.values)))}
+            called = {"names": list(self.names)} if self.names else {}
+            return {**answer, **called, "values": json.loads(_json(list(self.values)))}
         return {**answer, "from": self.low, "to": self.high, "scale": self.scale, "whole": self.whole}
 
 

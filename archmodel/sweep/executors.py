@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 from archmodel import __version__
 from archmodel.errors import ArchmodelError
-from archmodel.sweep.job import Columns, run_chunk
+from archmodel.sweep.job import Chunk, Columns, run_chunk
 
 ATTEMPTS = 3
 """How often a chunk is given to a new pool after its process died."""
@@ -30,34 +30,100 @@ class SweepError(ArchmodelError):
     """A sweep that cannot start or go on; what is finished is kept."""
 
 
+class Call(NamedTuple):
+    """A chunk of the packed job `key`."""
+
+    key: str
+    job: bytes
+    chunk: Chunk
+
+
 Done = Iterator[tuple[int, Columns]]
+Evaluate = Callable[[Iterable[Call]], Iterator[tuple[Call, Columns]]]
+"""Evaluates calls; gives them back, with their columns, in the order in which they are ready."""
 
 
 def evaluated(key: str, job: bytes, chunks: Iterable[int], workers: int, scheduler: str | None) -> Done:
     """(chunk, columns) of every chunk, in the order in which they are ready."""
+    with session(workers, scheduler) as evaluate:
+        for call, columns in evaluate(Call(key, job, chunk) for chunk in chunks):
+            assert isinstance(call.chunk, int)
+            yield call.chunk, columns
+
+
+@contextmanager
+def session(workers: int, scheduler: str | None) -> Iterator[Evaluate]:
+    """What evaluates calls, any number of times: the Dask cluster at `scheduler`, or processes of this machine, which
+    are started once, or with one worker this process."""
     if scheduler is not None:
-        return _on_dask(key, job, chunks, scheduler)
-    if workers == 1:
-        return (run_chunk(key, job, chunk)[1:] for chunk in chunks)
-    return _in_processes(key, job, chunks, workers)
+        with _dask(scheduler) as (pool, cores):
+            yield lambda calls: _through(pool, 2 * cores, deque(calls), set())
+    elif workers == 1:
+        yield _here
+    else:
+        processes = _Processes(workers)
+        try:
+            yield processes
+        finally:
+            processes.close()
 
 
-def _in_processes(key: str, job: bytes, chunks: Iterable[int], workers: int) -> Done:
+def mapped(
+    function: Callable[..., Any], items: Sequence[tuple[Any, ...]], workers: int, scheduler: str | None
+) -> Iterator[Any]:
+    """`function(*item)` of every item, in their order, where `session` would evaluate; `function` is a module's."""
+    if scheduler is None and (workers == 1 or len(items) == 1):
+        yield from (function(*item) for item in items)
+        return
+    with _dask(scheduler) if scheduler is not None else _local(min(workers, len(items))) as (pool, _):
+        futures = [pool.submit(function, *item) for item in items]
+        try:
+            yield from (future.result() for future in futures)
+        except BrokenProcessPool:
+            raise SweepError("a worker process died (out of memory?); fewer --workers may help") from None
+
+
+@contextmanager
+def _local(workers: int) -> Iterator[tuple[Executor, int]]:
+    with _pool(workers) as pool:
+        yield pool, workers
+
+
+def _here(calls: Iterable[Call]) -> Iterator[tuple[Call, Columns]]:
+    for call in calls:
+        yield call, run_chunk(*call)[2]
+
+
+class _Processes:
     """Processes are started afresh when one dies, and what was in flight is given out again."""
-    attempts: dict[int, int] = {}
-    waiting = deque(chunks)
-    while waiting:
-        inflight: set[int] = set()
-        with _pool(workers) as pool:
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.open = ExitStack()
+        self.pool: Executor | None = None
+
+    def close(self) -> None:
+        self.pool = None
+        self.open.close()
+
+    def __call__(self, calls: Iterable[Call]) -> Iterator[tuple[Call, Columns]]:
+        attempts: dict[Call, int] = {}
+        waiting = deque(calls)
+        while waiting:
+            inflight: set[Call] = set()
+            if self.pool is None:
+                self.pool = self.open.enter_context(_pool(self.workers))
             try:
-                yield from _through(pool, 2 * workers, key, job, waiting, inflight)
+                yield from _through(self.pool, 2 * self.workers, waiting, inflight)
             except BrokenProcessPool:
-                for chunk in sorted(inflight, reverse=True):
-                    attempts[chunk] = attempts.get(chunk, 0) + 1
-                    if attempts[chunk] == ATTEMPTS:
-                        what = f"a worker process died {ATTEMPTS} times on chunk {chunk} or one beside it"
+                self.close()
+                for call in sorted(inflight, reverse=True):
+                    attempts[call] = attempts.get(call, 0) + 1
+                    if attempts[call] == ATTEMPTS:
+                        number = call.chunk if isinstance(call.chunk, int) else call.chunk.number
+                        what = f"a worker process died {ATTEMPTS} times on chunk {number} or one beside it"
                         raise SweepError(f"{what} (out of memory?); fewer --workers may help") from None
-                    waiting.appendleft(chunk)
+                    waiting.appendleft(call)
 
 
 @contextmanager
@@ -89,8 +155,9 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _on_dask(key: str, job: bytes, chunks: Iterable[int], scheduler: str) -> Done:
-    """Dask gives the chunks of a worker that dies to the others."""
+@contextmanager
+def _dask(scheduler: str) -> Iterator[tuple[Executor, int]]:
+    """An executor and the cores behind it. Dask gives the chunks of a worker that dies to the others."""
     try:
         from distributed import Client
     except ImportError:
@@ -104,22 +171,22 @@ def _on_dask(key: str, job: bytes, chunks: Iterable[int], scheduler: str) -> Don
         if not cores:
             raise SweepError(f"the scheduler at {scheduler} has no workers; start some: dask worker {scheduler}")
         with client.get_executor(pure=False, retries=ATTEMPTS) as pool:
-            yield from _through(pool, 2 * cores, key, job, deque(chunks), set())
+            yield pool, cores
 
 
-def _through(
-    pool: Executor, most: int, key: str, job: bytes, waiting: deque[int], inflight: set[int]
-) -> Iterator[tuple[int, Columns]]:
-    running: set[Future[Any]] = set()
+def _through(pool: Executor, most: int, waiting: deque[Call], inflight: set[Call]) -> Iterator[tuple[Call, Columns]]:
+    running: dict[Future[Any], Call] = {}
     submit: Callable[..., Future[Any]] = pool.submit
     while waiting or running:
         while waiting and len(running) < most:
             inflight.add(waiting[0])
-            running.add(submit(run_chunk, key, job, waiting.popleft()))
-        done, running = wait(running, return_when=FIRST_COMPLETED)
+            call = waiting.popleft()
+            running[submit(run_chunk, *call)] = call
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in sorted(done, key=id):
-            version, chunk, columns = future.result()
+            version, _, columns = future.result()
             if version != __version__:
                 raise SweepError(f"a worker runs archmodel {version}, this is {__version__}; results would be mixed")
-            inflight.discard(chunk)
-            yield chunk, columns
+            call = running.pop(future)
+            inflight.discard(call)
+            yield call, columns

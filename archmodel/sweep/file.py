@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,19 +55,20 @@ def read(path: str | Path, *, root: str | Path | None = None, sets: dict[str, st
     file = source.validate(SweepFile, tree, problems=problems, keep=("axes", "set"))
     places = Places(tree)
     return Request(
-        _design(file, Path(path), root, tree, sets or {}),
+        based(file.design, tree.place("design"), Path(path), root, tree, sets or {}),
         tree["axes"], file.sample, file.points, file.seed, file.outputs, False, places,
     )  # fmt: skip
 
 
-def _design(file: SweepFile, path: Path, root: str | Path | None, tree: Located, sets: dict[str, str]) -> Design:
-    """The design with what the file and then the caller set; problems with what the file sets in their places."""
-    found = next((f for f in (path.parent / file.design, catalogue.directory() / file.design) if f.is_file()), None)
+def based(name: str, mark: Mark, path: Path, root: str | Path | None, tree: Located, sets: Mapping[str, str]) -> Design:
+    """The design `name` with what the file `path` (its `tree`) and then the caller set; problems with what the file
+    sets in their places. `mark`: where the name stands."""
+    found = next((f for f in (path.parent / name, catalogue.directory() / name) if f.is_file()), None)
     if found is None:
         names = [entry.name for entry in catalogue.directory().glob("*.yaml")]
-        close = nearest(Path(file.design).name, names, 1)
+        close = nearest(Path(name).name, names, 1)
         what = f"is no file beside this one or in the catalogue{f'; did you mean {close[0]}?' if close else ''}"
-        raise DesignError(Problem("design", what, f'"{file.design}"', *tree.place("design")))
+        raise DesignError(Problem("design", what, f'"{name}"', *mark))
     own = {where: json.dumps(value) for where, value in (tree.get("set") or {}).items() if where not in sets}
     try:
         return load(found, root=root, sets={**own, **sets})

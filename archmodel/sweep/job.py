@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from archmodel.errors import ArchmodelError
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.memory import MemoryNeed
 from archmodel.quantities import DIMENSIONS, Array, show
+from archmodel.source import split
+from archmodel.sweep.follow import Follow, followed
 from archmodel.sweep.outputs import Output, one_line, output
 from archmodel.sweep.space import Space
 
@@ -41,16 +44,44 @@ CHUNK_DESIGNS = 16
 COMPILED = 32
 """Compiled designs that a worker keeps."""
 
+KEPT_JOBS = 4
+"""Jobs that a worker process keeps."""
+
+
+PLAN = "plan"
+"""Column of the tables' plans, where designs are planned anew."""
+
+
+@dataclass(frozen=True)
+class Replan:
+    """How the tables of every design are placed anew: by so many tried plans, or for so many seconds (which another
+    machine, or the same one on another day, uses for other plans)."""
+
+    trials: int | None = None
+    seconds: float | None = None
+    seed: int = 0
+
 
 @dataclass(frozen=True)
 class Job:
-    """A base design, the points, and what is written down of each; `pass_points` and `chunk_points` cut the work."""
+    """A base design, the points, and what is written down of each; `pass_points` and `chunk_points` cut the work.
+
+    `follows`: fields that follow the axes. `replan`: each design's tables are placed anew, for the values that the base
+    design has of numeric axes.
+    """
 
     design: Design
     space: Space
     outputs: tuple[str, ...]
     pass_points: int = 1
     chunk_points: int = 1
+    follows: tuple[Follow, ...] = ()
+    replan: Replan | None = None
+
+    @property
+    def structural(self) -> list[int]:
+        """Which axes make designs of their own."""
+        return [i for i, axis in enumerate(self.space.axes) if not axis.numeric]
 
     @property
     def chunks(self) -> int:
@@ -71,21 +102,47 @@ def sizes(space: Space, width: int) -> tuple[int, int]:
     return in_pass, max(1, min(in_pass * passes, CHUNK_DESIGNS * of_design))
 
 
+class Piece(NamedTuple):
+    """Points that are given one by one: their codes, (points, axes) float64 as bytes, and plans that are known of their
+    designs, as (structural codes as bytes, JSON of `plan.tables`)."""
+
+    number: int
+    codes: bytes
+    plans: tuple[tuple[bytes, str], ...] = ()
+
+
+Chunk = int | Piece
+"""What a worker takes at a time: a chunk of the space by its number, or given points."""
+
+
 @dataclass
 class Worker:
     """Evaluates chunks of one job and keeps the designs that it compiled."""
 
     job: Job
-    compiled: OrderedDict[tuple[float, ...], Design | str] = field(default_factory=OrderedDict)
+    compiled: OrderedDict[bytes, Design | str] = field(default_factory=OrderedDict)
+    plans: dict[bytes, str] = field(default_factory=dict)
 
-    def chunk(self, chunk: int) -> Columns:
+    def chunk(self, chunk: Chunk) -> Columns:
         """The columns of a chunk, its points in the order of their numbers."""
         job = self.job
-        number, codes = job.space.rows(*job.bounds(chunk))
+        if isinstance(chunk, Piece):
+            codes = np.frombuffer(chunk.codes, dtype=np.float64).reshape(-1, len(job.space.axes))
+            self.plans |= dict(chunk.plans)
+            return self.rows(np.arange(len(codes), dtype=np.int64), codes)
+        return self.rows(*job.space.rows(*job.bounds(chunk)))
+
+    def rows(self, number: npt.NDArray[np.int64], codes: Array) -> Columns:
+        """The columns of points by their numbers and codes, in the order of their numbers."""
+        job = self.job
         table = _Table.of(len(number), job.outputs)
-        structural = [i for i, axis in enumerate(job.space.axes) if not axis.numeric]
+        if job.replan is not None:
+            table.columns[PLAN] = np.full(len(number), None, dtype=object)
+        structural = job.structural
         for rows in _groups(codes[:, structural]):
             base = self.design(structural, codes[rows[0]])
+            if job.replan is not None:
+                table.columns[PLAN][rows] = self.plans.get(codes[rows[0], structural].tobytes())
             if isinstance(base, str):
                 table.fail(rows, base)
                 continue
@@ -101,15 +158,15 @@ class Worker:
 
     def design(self, structural: list[int], codes: Array) -> Design | str:
         """The compiled design of a point, or why there is none."""
-        key = tuple(float(codes[i]) for i in structural)
+        key = codes[structural].tobytes()
         if key in self.compiled:
             self.compiled.move_to_end(key)
             return self.compiled[key]
-        axes = self.job.space.axes
         found: Design | str
         try:
-            base = self.job.design
-            found = base.with_({axes[i].path: axes[i].value(codes[i]) for i in structural}) if structural else base
+            found = designed(self.job, structural, codes)
+            if self.job.replan is not None:
+                found = self.planned(key, found)
             found.program  # noqa: B018  lowered here, once
         except Exception as error:  # whatever a point's model trips over is that point's result
             found = one_line(error)
@@ -118,6 +175,20 @@ class Worker:
             self.compiled.popitem(last=False)
         return found
 
+    def planned(self, key: bytes, design: Design) -> Design:
+        """The design with its tables placed anew, or as `plans` knows it."""
+        from archmodel.search.planner import plan, with_tables
+
+        how = self.job.replan
+        assert how is not None
+        if key not in self.plans:
+            as_it_is = followed(self.job.follows, design.spec, {})
+            found = plan(design.with_(as_it_is), how.seconds, seed=how.seed, trials=how.trials)
+            if found.interrupted:
+                raise KeyboardInterrupt
+            self.plans[key] = json.dumps(found.tables())
+        return with_tables(design, json.loads(self.plans[key]))
+
     def evaluate(self, table: _Table, base: Design, codes: Array, rows: npt.NDArray[np.int64]) -> None:
         """One pass over `rows`, points of one design; when it fails, its halves, down to the points that fail."""
         axes = [(i, axis) for i, axis in enumerate(self.job.space.axes) if axis.numeric]
@@ -125,6 +196,7 @@ class Worker:
             changes: dict[str, Any] = {axis.path: codes[rows, i] for i, axis in axes}
             if len(rows) == 1:
                 changes = {axis.path: float(codes[rows[0], i]) for i, axis in axes}
+            changes |= followed(self.job.follows, base.spec, changes)
             design = base.with_(changes) if changes else base
             if len(rows) > 1 and changes and design.__dict__.get("program") is not base.program:
                 raise _OtherLayoutError
@@ -154,6 +226,14 @@ class Worker:
             table.columns["reason"][rows[~fits]] = f"does not fit: {why}"
         if not finite.all():
             table.columns["reason"][rows[fits & ~finite]] = "iteration_time came out as no positive number"
+
+
+def designed(job: Job, axes: list[int], codes: Array) -> Design:
+    """The base design with `axes` as the codes of a point have them: what holds others first."""
+    changes: dict[str, Any] = {}
+    for i in axes:
+        changes |= job.space.axes[i].changes(codes[i])
+    return job.design.with_(dict(sorted(changes.items(), key=lambda c: len(split(c[0]))))) if changes else job.design
 
 
 class _OtherLayoutError(ArchmodelError):
@@ -204,11 +284,11 @@ def packed(job: Job) -> bytes:
     return pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def run_chunk(key: str, job: bytes, chunk: int) -> tuple[str, int, Columns]:
+def run_chunk(key: str, job: bytes, chunk: Chunk) -> tuple[str, Chunk, Columns]:
     """A chunk of the packed job `key`, in whichever process; and the version of archmodel that evaluated it."""
     worker = _WORKERS.get(key)
     if worker is None:
         worker = _WORKERS[key] = Worker(pickle.loads(job))
-        while len(_WORKERS) > 2:
+        while len(_WORKERS) > KEPT_JOBS:
             _WORKERS.popitem(last=False)
     return __version__, chunk, worker.chunk(chunk)

@@ -35,6 +35,8 @@ class Output:
     read: Callable[[Estimate], Any]
     always: bool = False
     """Whether it is also known of points that do not fit."""
+    asked: bool = False
+    """Whether a table has it only when asked to."""
 
 
 def _need(tier: Tier) -> Callable[[Estimate], Any]:
@@ -49,6 +51,16 @@ def _capacity(tier: Tier) -> Callable[[Estimate], Any]:
     return read
 
 
+def _node_power(e: Estimate) -> Any:
+    node = e.design.system.node
+    return None if node.device.busy_power is None else node.device.busy_power * node.gpus + node.other_power
+
+
+def _peak_power(e: Estimate) -> Any:
+    power = _node_power(e)
+    return None if power is None else points_of(power) * e.design.system.nodes
+
+
 OUTPUTS: dict[str, Output] = {
     "iteration_time": Output("s", "from one iteration's end to the next one's", lambda e: e.iteration_time),
     "throughput": Output("sample/s", "samples per second of the whole system", lambda e: e.throughput),
@@ -61,7 +73,22 @@ OUTPUTS: dict[str, Output] = {
     "hbm_capacity": Output("B", "device memory of a rank", _capacity("hbm"), always=True),
     "ddr_need": Output("B", "host memory needed by the worst rank", _need("ddr"), always=True),
     "ddr_capacity": Output("B", "host memory of a rank", _capacity("ddr"), always=True),
+    "nodes": Output("", "nodes of the system", lambda e: e.design.system.nodes, always=True, asked=True),
+    "ranks": Output("", "devices of the system", lambda e: e.design.system.ranks, always=True, asked=True),
+    "price": Output("USD", "price of the system, its network included", lambda e: e.design.system.price, True, True),
+    "peak_power": Output("W", "power of the system when all of its devices are busy", _peak_power, True, True),
+    "peak_power_per_node": Output(
+        "W", "power of a node when all of its devices are busy", lambda e: points_of(_node_power(e)), True, True
+    ),
 }
+
+DEFAULT = tuple(name for name, output in OUTPUTS.items() if not output.asked)
+"""What a table has when nobody says."""
+
+
+def points_of(value: Any) -> Any:
+    """A field over design points without its trailing rank axis."""
+    return value[..., 0] if isinstance(value, np.ndarray) and value.ndim else value
 
 
 def output(name: str) -> Output:

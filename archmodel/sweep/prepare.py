@@ -19,9 +19,10 @@ from archmodel.errors import DesignError, Problem, QuantityError, nearest, shown
 from archmodel.estimate.estimate import estimate
 from archmodel.quantities import to_si
 from archmodel.source import Mark
-from archmodel.sweep.axes import Axis, Range
-from archmodel.sweep.job import Job, sizes
-from archmodel.sweep.outputs import OUTPUTS, unknown
+from archmodel.sweep.axes import Axis, Options, Range
+from archmodel.sweep.follow import Follow
+from archmodel.sweep.job import PASS_POINTS, Job, Replan, sizes
+from archmodel.sweep.outputs import DEFAULT, OUTPUTS, unknown
 from archmodel.sweep.space import SAMPLES, Space
 
 Place = Callable[[str, int | str | None], Mark]
@@ -49,6 +50,18 @@ class Request:
 
 def prepared(request: Request) -> Job:
     """The job of a sweep; DesignError with every problem of its axes, each in its place."""
+    axes = axes_of(request)
+    outputs = tuple(DEFAULT if request.outputs is None else request.outputs)
+    space = Space(axes, _sample(request.sample), request.points or 0, request.seed)
+    if not 0 < space.total <= MOST_POINTS:
+        what = f"makes {space.total:,} points, more than the {MOST_POINTS:,} that are swept"
+        raise DesignError(Problem("axes", what, None, *request.places("", "axes")))
+    in_pass, in_chunk = sizes(space, _width(request.design))
+    return Job(request.design, space, outputs, in_pass, in_chunk)
+
+
+def axes_of(request: Request) -> tuple[Axis, ...]:
+    """The axes of a request, checked; DesignError with every problem, each in its place."""
     problems: list[Problem] = []
     _settings(request, problems)
     axes: list[Axis] = []
@@ -61,13 +74,15 @@ def prepared(request: Request) -> Job:
         problems += _uneven(request, axes)
     if problems:
         raise DesignError(problems)
-    outputs = tuple(OUTPUTS if request.outputs is None else request.outputs)
-    space = Space(tuple(axes), _sample(request.sample), request.points or 0, request.seed)
-    if not 0 < space.total <= MOST_POINTS:
-        what = f"makes {space.total:,} points, more than the {MOST_POINTS:,} that are swept"
-        raise DesignError(Problem("axes", what, None, *request.places("", "axes")))
-    in_pass, in_chunk = sizes(space, _width(request.design))
-    return Job(request.design, space, outputs, in_pass, in_chunk)
+    return tuple(axes)
+
+
+def job_of(
+    design: Design, axes: tuple[Axis, ...], outputs: tuple[str, ...], follows: tuple[Follow, ...], replan: Replan | None
+) -> Job:
+    """A job over points of these axes that are given one by one."""
+    in_pass, in_chunk = sizes(Space(axes, "random", PASS_POINTS), _width(design))
+    return Job(design, Space(axes, "random", 0), outputs, in_pass, in_chunk, follows, replan)
 
 
 def _width(design: Design) -> int:
@@ -138,9 +153,13 @@ def _uneven(request: Request, axes: Sequence[Axis]) -> list[Problem]:
 def _axis(request: Request, path: str, given: Any) -> Axis:
     place = request.places(path, None)
     source.split(path)
+    if isinstance(given, Options):
+        axis = Axis(path, None, tuple(given.values.values()), names=tuple(given.values), bundle=given.together)
+        _accepted(request, axis)
+        return axis
     if isinstance(given, Mapping):
         given = _range_of(request, path, given)
-    dimension = _dimension(request.design.spec, path)
+    dimension = dimension_at(request.design.spec, path)
     if isinstance(given, Range):
         axis = _range(request, path, given, dimension)
     else:
@@ -227,7 +246,7 @@ def _range(request: Request, path: str, given: Range, dimension: str | None) -> 
     return Axis(path, dimension, tuple(values))
 
 
-def _dimension(spec: BaseModel, path: str) -> str | None:
+def dimension_at(spec: BaseModel, path: str) -> str | None:
     """Name of the quantity that the field at `path` holds; None when it holds none, or is not set."""
     node: Any = spec
     found: str | None = None
@@ -251,12 +270,15 @@ def _accepted(request: Request, axis: Axis) -> None:
     problems: list[Problem] = []
     for index, value in _trials(axis):
         try:
-            tree = source.set_path(request.design.tree, axis.path, value)
+            changes = dict(value) if axis.bundle else {axis.path: value}
+            tree = request.design.tree
+            for path, item in changes.items():
+                tree = source.set_path(tree, path, item)
             source.validate(DesignFile, tree, python=True)
         except DesignError as error:
             mark = request.places(axis.path, index)
             for p in error.problems:
-                if _touches(p.field, axis.path):
+                if any(_touches(p.field, path) for path in changes):
                     problems.append(Problem(p.field, p.message, p.value, *mark))
     if problems:
         raise DesignError(_once(problems))
@@ -330,5 +352,9 @@ def described(job: Job) -> dict[str, Any]:
         "pass_points": job.pass_points,
         "chunk_points": job.chunk_points,
     }
+    if job.follows:
+        what["follows"] = [repr(follow) for follow in job.follows]
+    if job.replan is not None:
+        what["replan"] = repr(job.replan)
     text = json.dumps(what, sort_keys=True, ensure_ascii=False)
     return {**what, "fingerprint": hashlib.sha256(text.encode()).hexdigest()}

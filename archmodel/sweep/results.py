@@ -15,6 +15,7 @@ import numpy.typing as npt
 from archmodel.errors import suggestion
 from archmodel.sweep.job import Column, Columns
 from archmodel.sweep.store import Store, frame, needs_polars
+from archmodel.views import Viewed
 
 if TYPE_CHECKING:
     import polars
@@ -26,7 +27,7 @@ LOWER_IS_BETTER = (
 
 
 @dataclass(frozen=True, eq=False)
-class Results(Mapping[str, Column]):
+class Results(Mapping[str, Column], Viewed):
     """Columns by name: `point`, every axis, every output, `fits` and `reason` (None where there is an answer).
 
     `units`: SI unit of each column. `meta`: what made it. Points that do not fit or failed hold NaN and say why.

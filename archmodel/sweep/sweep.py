@@ -41,9 +41,10 @@ def sweep(
     """`design` at all values of `axes`: {path: list, or `linspace`, `logspace`, `between`}, as one labelled table.
 
     `sample`: grid (every combination), list (the axes side by side), or `points` drawn by random, latin_hypercube or
-    sobol. `outputs`: names of archmodel.sweep.outputs.OUTPUTS, or `op.NAME`. `workers`: processes of this machine; 1
-    is this one. `scheduler`: address of a Dask scheduler to use in their place. `out`: a folder for the table; a sweep
-    that was interrupted goes on there. Raises DesignError for bad axes, SweepError for what cannot run.
+    sobol. `outputs`: names of archmodel.sweep.outputs.OUTPUTS (DEFAULT when left out), or `op.NAME`. `workers`:
+    processes of this machine; 1 is this one. `scheduler`: address of a Dask scheduler to use in their place. `out`: a
+    folder for the table; a sweep that was interrupted goes on there. Raises DesignError for bad axes, SweepError for
+    what cannot run.
     """
     base = design if isinstance(design, Design) else load(design)
     request = Request(base, axes, sample, points, seed, outputs)

@@ -81,6 +81,14 @@ def test_a_stand_in_prices_like_the_machine_itself(answer: Estimate) -> None:
             np.testing.assert_array_equal(told.parts[part], seconds)
 
 
+def test_a_law_that_changes_the_device_is_explained_too() -> None:
+    """Convolutions are priced on a copy of the device whose memory never limits."""
+    layered = estimate(load("designs/resnet50_torus3d_4x4x4.yaml"))
+    told = explain(layered, next(op.name for op in layered.ops if type(op.op.work).__name__ == "Convolution"))
+    assert sum(told.parts.values()) == pytest.approx(told.seconds, rel=1e-12)
+    assert any(path.endswith("hbm.bandwidth") for path in told.inputs)
+
+
 def test_laws_are_the_documented_functions_that_run() -> None:
     from archmodel.collectives.pricing import transfer
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import archmodel as am
 from archmodel import catalogue
+from archmodel.search import own
+from archmodel.search.options import home_of
 from archmodel.search.planner import with_tables, written
 
 DESIGNS = ("mlperf_dcnv2_dgx_h100.yaml", "mlperf_dlrm_v1_dgx_a100.yaml")
@@ -34,6 +37,21 @@ def test_never_worse_than_written_or_auto_and_above_the_bound(name: str, tmp_pat
     again = am.load(tmp_path / "design.yaml")
     assert set(again.plan.tables.assign) == set(design.workload.table_arrays.names)
     assert float(am.estimate(again).iteration_time) == pytest.approx(found.value, rel=1e-12)
+
+
+def test_tables_that_do_not_fit_are_cached_where_that_is_faster() -> None:
+    design = am.load(catalogue.directory() / "nvidia_dlrm_xlarge_1xa100_hybrid_amp.yaml")
+    options, terms, _ = own.options(design)
+    cached = np.array([k != home_of(k) for k in options.kernels])
+    assert cached.any() and (terms.moves[:, cached] > 0).any() and not terms.moves[:, ~cached].any()
+    found = am.plan(design)
+    assert found.value < float(am.estimate(design).iteration_time)
+    assert found.design.placement.cached.any() and found.fits
+    assert {"in": "hbm"}.items() <= next(e["cache"] for e in found.tables()["assign"].values() if "cache" in e).items()
+
+
+def test_no_cache_is_proposed_where_all_rows_fit() -> None:
+    assert not own.options(am.load(catalogue.directory() / DESIGNS[0]))[1].moves.any()
 
 
 def test_written_names_every_table_and_changes_nothing() -> None:

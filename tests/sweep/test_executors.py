@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from archmodel.sweep.executors import SweepError, evaluated
 from archmodel.sweep.job import packed, run_chunk
 from archmodel.sweep.prepare import Request, prepared
 
+from ..clusters import Cluster, running
 from .conftest import AXES, BATCH, LINK
 from .test_sweep import same
 
@@ -89,42 +89,17 @@ def test_no_workers_is_an_error(small: am.Design) -> None:
         am.sweep(small, {BATCH: [64]}, workers=0)
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def dask(*arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "distributed.cli.dask_" + arguments[0], *arguments[1:]]
-    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A real scheduler and two real workers."""
-    distributed = pytest.importorskip("distributed")
-    address = f"tcp://127.0.0.1:{free_port()}"
-    processes = [dask("scheduler", "--host", address, "--no-dashboard", "--no-show")]
-    for _ in range(2):
-        options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path))
-        processes.append(dask("worker", address, *options))
-    try:
-        with distributed.Client(address, timeout=60, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
-        yield address, processes[1:]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with running(tmp_path) as made:
+        yield made
 
 
-def test_a_cluster_gives_the_same_to_the_last_bit_though_a_worker_is_killed(
-    small: am.Design, cluster: tuple[str, list[subprocess.Popen[bytes]]]
-) -> None:
+def test_a_cluster_gives_the_same_to_the_last_bit_though_a_worker_is_killed(small: am.Design, cluster: Cluster) -> None:
     address, workers = cluster
     killed: list[int] = []
 
