@@ -324,8 +324,12 @@ class Estimate(Drawn):
 
     @property
     def stall(self) -> float:
-        """Seconds of an iteration in which the busiest rank waits for rows from other tiers (scalar evaluations)."""
-        return sum(self.exposed(o) for o in self.ops if isinstance(o.op.work, RowMove))
+        """Seconds of an iteration in which the busiest rank waits for rows from other tiers (scalar evaluations).
+
+        Routes whose rows are late at once count once: it is no more than what the rank with most compute is idle.
+        """
+        idle = max(float(np.max(self.timeline.period)) - float(np.max(self.busy("compute"))), 0.0)
+        return min(sum(self.exposed(o) for o in self.ops if isinstance(o.op.work, RowMove)), idle)
 
     @property
     def published(self) -> dict[str, dict[str, Any]]:
