@@ -23,6 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "archmodel needs Python 3.11 or newer; this is $$($(PYTHON) --version)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "no venv here; on Debian: apt-get install -y python3-venv make"; rm -rf $(VENV); exit 1; }
 	@$(INSTALL) -e '.[dev]' >$(LOG) 2>&1 || { cat $(LOG); exit 1; }
+	@$(BIN)/python -m compileall -q archmodel # also where imports write no bytecode
 	@touch $(STAMP)
 
 demo: $(STAMP) ## evaluate two published systems

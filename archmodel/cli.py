@@ -88,7 +88,10 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without "·" gets "?", no traceback
     gc.set_threshold(_COLLECT)
-    commands()
+    try:
+        commands()
+    finally:
+        gc.freeze()  # all memory goes back anyway: searching it for garbage at exit takes a tenth of a short command
 
 
 class Setting(click.ParamType[tuple[str, str]]):

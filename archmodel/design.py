@@ -106,8 +106,10 @@ class Design(Viewed):
 
     @property
     def layout(self) -> Layout:
-        """How ranks sit on nodes."""
-        return Layout(self.system.nodes, self.system.node.gpus)
+        """How ranks sit on nodes, and what their switch can do for the library (endpoints drive rings of their own)."""
+        node = self.system.node
+        row = node.scale_up.in_network if node.endpoint is None else None
+        return Layout(self.system.nodes, node.gpus, 0.0 if row is None else float(np.max(row.fraction)))
 
     @cached_property
     def provenance(self) -> dict[str, source.Provenance]:

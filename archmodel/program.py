@@ -42,10 +42,14 @@ def sectors(row_bytes: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How ranks sit on nodes: `nodes` nodes of `local_size` ranks; rank = node * local_size + local index."""
+    """How ranks sit on nodes: `nodes` nodes of `local_size` ranks; rank = node * local_size + local index.
+
+    `in_network`: share of a ring's rate at which the switch of a node adds up and multicasts; 0 if it cannot.
+    """
 
     nodes: int
     local_size: int
+    in_network: float = 0.0
 
     @property
     def ranks(self) -> int:

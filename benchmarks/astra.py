@@ -25,6 +25,8 @@ from archmodel.collectives.groups import placements
 from archmodel.collectives.kinds import CollectiveError
 from archmodel.collectives.link_load import price_link_load
 from archmodel.collectives.link_load_endpoint import Endpoint
+from archmodel.collectives.link_load_trees import whole_trees
+from archmodel.collectives.link_load_wires import wires_of
 from archmodel.network import SCALE_UP, Dimensions, Topology, build_topology
 
 GIB = 2.0**30
@@ -75,6 +77,10 @@ def priced(row: dict[str, Any], topology: Topology, chunks: int, size: float, co
         return baseline(row, topology, names, chunks, size)
     algorithm = "+".join(names) if len(topology.dimensions) > 1 and len(names) > 1 else names[0]
     end = Endpoint(row["endpoint_delay_ns"] * 1e-9, row["local_mem_bw_GBps"] * 1e9, tick=1e-9)
+    if names == ["double_binary_tree"]:  # which the simulator sends whole
+        stores = row["backend"].startswith("aware")
+        wire = wires_of(topology, placements(topology, "world"))[0]
+        return 1e9 * float(whole_trees(wire, size, chunks, endpoint=end, store_and_forward=stores))
     return 1e9 * float(
         price_link_load(
             topology,

@@ -6,6 +6,7 @@ The arrays that are timed are also compared with the scalar path, point by point
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import subprocess
@@ -62,19 +63,16 @@ def median_of(runs: int, body: Callable[[], object]) -> float:
 
 
 def process(code: str) -> tuple[float, float]:
-    """(median CPU seconds, peak MB) of five whole Python processes."""
+    """(median CPU seconds, peak MB) of five whole Python processes, their ends included."""
     times, peak = [], 0.0
     for _ in range(5):
-        report = (
-            "import resource as _r\n"
-            f"{code}\n"
-            "_u = _r.getrusage(_r.RUSAGE_SELF)\n"
-            "import sys; print(_u.ru_utime + _u.ru_stime, _u.ru_maxrss / 1e3, file=sys.stderr)"
-        )
-        done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, cwd=ROOT, check=True)
-        cpu, memory = done.stderr.split()[-2:]
-        times.append(float(cpu))
-        peak = max(peak, float(memory))
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, cwd=ROOT)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise subprocess.CalledProcessError(child.returncode, code)
+        times.append(used.ru_utime + used.ru_stime)
+        peak = max(peak, used.ru_maxrss / 1e3)
     return statistics.median(times), peak
 
 

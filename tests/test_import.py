@@ -36,11 +36,17 @@ def test_loading_and_estimating_need_nothing_heavy(small_design: object) -> None
 
 UNUSED_BY_DLRM = (
     "pint",
+    "numpy.ma",
+    "numpy.random",
+    "asyncio",
     "archmodel.components.accelerator",
     "archmodel.components.endpoints",
     "archmodel.memory.access_histogram",
     "archmodel.memory.access_trace",
     "archmodel.memory.block",
+    "archmodel.memory.cache_exact",
+    "archmodel.network.fully_connected",
+    "archmodel.network.pcie",
     "archmodel.network.torus",
     "archmodel.parallel.layered",
     "archmodel.workloads.layered",
@@ -55,6 +61,12 @@ def test_evaluating_a_published_design_imports_no_kind_that_it_does_not_name() -
     code = "import sys; sys.argv[1:] = ['evaluate', 'mlperf_dcnv2_dgx_h100.yaml', '--json']; sys.stdout = sys.stderr\n"
     code += "from archmodel.cli import main\ntry: main()\nexcept SystemExit: sys.stdout = sys.__stdout__\nx = 1"
     assert not modules_after(code).intersection(UNUSED_BY_DLRM)
+
+
+def test_a_command_is_not_searched_for_garbage_when_it_ends() -> None:
+    code = "import sys, gc; sys.argv[1:] = ['--version']; from archmodel.cli import main\n"
+    code += "try: main()\nexcept SystemExit: assert gc.get_freeze_count() > 0\nx = 1"
+    modules_after(code)
 
 
 @pytest.mark.parametrize("name", archmodel.__all__)

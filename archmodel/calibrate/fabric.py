@@ -28,19 +28,9 @@ DEVICES = {
 }
 """Node fabrics of the catalogue by the device names that logs print."""
 
-DIRECT = ("direct_latency", "ll_narrow.direct_base", "simple.direct_base", "simple.direct_fill")
+DIRECT = ("direct_latency", "simple.direct_base", "simple.direct_fill")
 """Constants that only all-to-alls show."""
-RINGS = (
-    "efficiency",
-    "fill",
-    "latency",
-    "ll.base",
-    "ll.fraction",
-    "ll_narrow.base",
-    "ll_narrow.fraction",
-    "simple.base",
-    "simple.step_latency",
-)
+RINGS = ("ll.widening", "simple.base", "simple.step_latency", "simple.exposed")
 """Constants that the other three show."""
 LEAST_ROWS = 4
 """Rows that a fit needs at least."""
@@ -205,8 +195,6 @@ def _between_nodes(
     rate, count = interfaces
     if rate is None:
         raise CalibrationError('these logs cross nodes; say what one interface carries: --nic "200 Gbit/s"')
-    if "all_to_all" in measured.kind:
-        raise CalibrationError("between nodes only all_reduce, all_gather and reduce_scatter are fitted")
     gpus = {log.size() // log.nodes for log in logs}
     if len(gpus) > 1:
         raise CalibrationError(
@@ -219,12 +207,12 @@ def _between_nodes(
     def machine(constants: Mapping[str, float]) -> Machine:
         return network.in_nodes(node, network.rail_clos(constants, latency), nic, per_node)
 
-    fit = network.search(network.RAIL_START, machine, measured, evaluations)
+    start = network.rail_start(measured)
+    kept = ("latency", *(name for name in network.RAIL_START if name not in start))
+    fit = network.search(start, machine, measured, evaluations)
     block = network.rail_block(fit.constants, latency)
     name = f"network between {_device(logs)} nodes"
-    return _result(
-        name, {"kind": "rail_clos", **block}, fit.constants, ("latency",), measured, logs, fit.errors, in_place
-    )
+    return _result(name, {"kind": "rail_clos", **block}, fit.constants, kept, measured, logs, fit.errors, in_place)
 
 
 def _result(
@@ -272,16 +260,10 @@ def constants_of(node: Switch) -> dict[str, float]:
     found = {name: float(np.max(getattr(node, name))) for name in ("efficiency", "latency", "direct_latency")}
     copy = node.copy_bandwidth
     found["copy"] = start["copy"] if copy is None else float(np.max(copy / np.asarray(node.bandwidth)))
-    simple = rows.get("simple")
-    found["fill"] = float(np.max(simple.fill)) if simple and np.any(simple.fill) else start["fill"]
     for name in start:
         protocol, dot, field = name.partition(".")
-        if not dot or protocol == "in_network":
-            continue
-        optional = field in ("direct_base", "direct_fill") and name != "simple.direct_base"
-        if optional and not (protocol in rows and getattr(rows[protocol], field) is not None):
-            continue
-        found[name] = of(protocol, field)
+        if dot and protocol != "in_network":
+            found[name] = of(protocol, field)
     if node.in_network is not None:
         found["in_network.base"] = float(np.max(node.in_network.base or start["in_network.base"]))
         found["in_network.fraction"] = float(np.max(node.in_network.fraction))
@@ -291,13 +273,13 @@ def constants_of(node: Switch) -> dict[str, float]:
 def _shown(measured: Measurements, start: Mapping[str, float]) -> set[str]:
     """Constants that these collectives depend on."""
     kinds = set(measured.kind)
-    shown = {"copy", "efficiency", "latency"}
+    shown = {"copy", "efficiency", "latency", "ll.base", "ll.fraction"}
     if "all_to_all" in kinds:
-        shown |= {*DIRECT, "ll_narrow.fraction", "fill", "simple.step_latency"}
+        shown |= set(DIRECT)
     if kinds - {"all_to_all"}:
         shown |= set(RINGS)
     if kinds & {"all_gather", "all_reduce"}:
-        shown.add("ll.gather_step")
+        shown.add("ll.gather_round")
     if "all_reduce" in kinds:
         shown |= {"in_network.base", "in_network.fraction"}
     return shown & set(start)
@@ -348,7 +330,13 @@ _UNITS = {
     "efficiency": "fraction",
     "fraction": "fraction",
     "peer_fraction": "fraction",
+    "exposed": "fraction",
+    "first_round": "fraction",
+    "gather_round": "ratio",
+    "chunk": "bytes",
+    "line": "bytes",
     "tree_fraction": "fraction",
+    "direct_fraction": "fraction",
 }
 
 
@@ -358,7 +346,7 @@ def _yaml(block: Mapping[str, Any], indent: str = "") -> list[str]:
     for name, value in block.items():
         if isinstance(value, Mapping):
             lines += [f"{indent}{name}:", *_yaml(value, indent + "  ")]
-        elif name == "direct_limit":
+        elif name in ("direct_limit", "line", "chunk"):
             lines.append(f"{indent}{name}: {value:.0f} B")
         elif isinstance(value, bool | int | str):
             lines.append(f"{indent}{name}: {str(value).lower() if isinstance(value, bool) else value}")

@@ -1,10 +1,12 @@
 """Fits the constants of fabrics to measured collectives (tables and logs such as nccl-tests gives).
 
 One set of constants serves all-reduce, all-gather, reduce-scatter and all-to-all at every number of GPUs. For
-a switch: an efficiency, a latency per step and per peer, the rate of local copies, pipeline fills, and start-ups,
-latencies and bandwidth shares of protocols: 14 numbers for A100, 16 for H100, of which 2 are those of reduction in the
-switch. What is fitted is the law that is used: residuals come from `collectives.estimate` itself. Which protocol the
-library takes is not fitted: its own tuner decides, with the figures that it has for itself (`TUNER`).
+a switch: an efficiency, a latency per step and per peer, the rate of local copies, and start-ups, latencies and
+bandwidth shares of protocols: 13 numbers for A100, 15 for H100, of which 2 are those of reduction in the switch, and
+one common to both (`FIRST_ROUND`). What is fitted is the law that is used: residuals come from `collectives.estimate`
+itself. Which protocol the library takes, how many channels, and how much a channel passes on at once is not fitted:
+those are the library's own figures (`TUNER`, `CHANNELS`, `LINE`, `CHUNK`). `transferred` gives the constants of
+another generation of GPU, by the speed of its links and its clock.
 """
 
 from __future__ import annotations
@@ -47,24 +49,35 @@ TUNER = {"ll": (6.6e-6, 0.6e-6, 0.3), "ll128": (14e-6, 1.9e-6, 0.736), "simple":
 """What NCCL 2.30's tuner (src/graph/tuning.cc) expects of a ring over NVLink: start-up, step, share of the line rate.
 LL: 87.7 GB/s of 300 on Ampere, 141 of 450 on Hopper; the others by the search speed, 240 of 300 and 360 of 450."""
 
+CHANNELS = 24
+"""Rings of NCCL on an NVSwitch node (12 found, each used twice: the log of NCCL issue 1367)."""
+
+LINE = 4096.0
+"""Bytes that one channel of its low-latency protocol passes on in a round: 512 threads, 8 bytes each (src/enqueue.cc:
+a ring takes one channel for every 512 x 8 bytes of a block)."""
+
+CHUNK = CHANNELS * 2.0 * 2**20
+"""Most of a block that its simple protocol passes on at once: 4 of 8 steps of a 4 MiB buffer on every channel."""
+
+FIRST_ROUND = 0.4
+"""Share of a round that the first one adds to the latency of a step: the best tenth on A100 and H100 together."""
+
 SWITCH_START = {
     "efficiency": 0.8,
     "latency": 0.85e-6,
-    "direct_latency": 0.2e-6,
-    "copy": 2.2,
-    "fill": 3e-6,
-    "ll_narrow.base": 6e-6,
-    "ll_narrow.direct_base": 6e-6,
-    "ll_narrow.fraction": 0.03,
-    "ll.base": 8e-6,
-    "ll.fraction": 0.5,
-    "ll.gather_step": 0.25e-6,
-    "simple.base": 17e-6,
-    "simple.direct_base": 10e-6,
+    "direct_latency": 0.3e-6,
+    "copy": 2.7,
+    "ll.base": 6e-6,
+    "ll.fraction": 0.62,
+    "ll.gather_round": 0.33,
+    "ll.widening": 1e-6,
+    "simple.base": 18e-6,
+    "simple.direct_base": 11e-6,
     "simple.step_latency": 3e-6,
-    "simple.direct_fill": 15e-6,
-    "in_network.base": 58e-6,
-    "in_network.fraction": 0.83,
+    "simple.exposed": 0.36,
+    "simple.direct_fill": 7e-6,
+    "in_network.base": 62e-6,
+    "in_network.fraction": 0.82,
 }
 """Where the search begins: magnitudes of an NVSwitch node. `copy` is in units of the link bandwidth."""
 
@@ -77,6 +90,9 @@ RAIL_START = {
     "ll.fraction": 0.4,
     "simple.base": 250e-6,
 }
+
+RAIL_DIRECT_START = {"direct_latency": 0.5e-6, "direct_fraction": 0.9, "simple.direct_base": 130e-6}
+"""Constants between nodes that only all-to-alls show."""
 
 RAIL_LATENCY = 30e-6
 """One step over the network, where it cannot be told from start-up."""
@@ -166,8 +182,7 @@ def fit_switch(
     """A switch fabric's constants from collectives inside a node; `switch` turns them into a fabric.
 
     `bandwidth`: line rate of one GPU in B/s, per direction. `without`: constants, or whole protocols,
-    that this fabric does not have: "in_network" where the switch does not reduce, "ll_narrow.direct_base" where
-    small all-to-alls are no faster than large ones, "simple.direct_fill" where the fill of rings serves both.
+    that this fabric does not have: "in_network" where the switch does not reduce.
     `tuner_ll`: share of the line rate that the library expects of its low-latency protocol.
     """
     begin = {name: x for name, x in start.items() if not (without and name.startswith(without))}
@@ -201,7 +216,7 @@ def fit_rail_clos(measured: Measurements, scale_up: Switch, nic: Nic, *, gpus: i
     def machine(constants: Mapping[str, float]) -> Machine:
         return in_nodes(scale_up, rail_clos(constants, latency), nic, gpus)
 
-    return search(RAIL_START, machine, measured, 2500)
+    return search(rail_start(measured), machine, measured, 2500)
 
 
 def in_node(scale_up: Switch) -> Machine:
@@ -224,34 +239,58 @@ def switch(constants: Mapping[str, float], bandwidth: float, tuner_ll: float = T
 def switch_block(constants: Mapping[str, float], bandwidth: float, tuner_ll: float) -> dict[str, Any]:
     """The fields of a node fabric, but for its name and line rate, as named constants give them.
 
-    A message to one peer uses one of the two channels of a narrow ring. LL128 and Simple start alike, and their steps
-    are to each other as in NCCL's tuner.
+    A small all-to-all starts as a ring does and takes two steps, to the peer and its answer; one of them is that of any
+    exchange. LL128 and Simple start alike, and their steps are to each other as in NCCL's tuner.
     """
     c = constants
     expected = {name: dict(zip(("base", "step_latency", "fraction"), row, strict=True)) for name, row in TUNER.items()}
     expected["ll"]["fraction"] = tuner_ll
-    narrow, simple = _row(c, "ll_narrow"), _row(c, "simple")
-    if "direct_base" in narrow:
-        narrow |= {"direct_limit": DIRECT_LIMIT, "peer_fraction": narrow["fraction"] / 2}
+    rounds = {"line": LINE, "channels": CHANNELS, "first_round": FIRST_ROUND}
+    ll = {**_row(c, "ll"), **rounds, "direct_base": c["ll.base"] + c["latency"], "direct_limit": DIRECT_LIMIT}
     steps = TUNER["ll128"][1] / TUNER["simple"][1]
     ll128 = {
-        "base": simple["base"],
-        "step_latency": simple["step_latency"] * steps,
+        "base": c["simple.base"],
+        "step_latency": c["simple.step_latency"] * steps,
         "fraction": LL128_FRACTION,
     }
     block: dict[str, Any] = {
         **{name: c[name] for name in ("efficiency", "latency", "direct_latency")},
         "copy_bandwidth": c["copy"] * bandwidth,
         "protocols": {
-            "ll_narrow": {**narrow, "tuner": expected["ll"]},
-            "ll": {**_row(c, "ll"), "tuner": expected["ll"]},
+            "ll": {**ll, "tuner": expected["ll"]},
             "ll128": {**ll128, "tuner": expected["ll128"]},
-            "simple": {**simple, "fill": c["fill"], "tuner": expected["simple"]},
+            "simple": {**_row(c, "simple"), "chunk": CHUNK, "tuner": expected["simple"]},
         },
     }
     if "in_network.base" in c:
-        block["in_network"] = {**_row(c, "in_network"), "fill": c["fill"]}
+        block["in_network"] = _row(c, "in_network")
     return block
+
+
+def transferred(constants: Mapping[str, float], clock: float) -> dict[str, float]:
+    """A switch fabric's constants on another generation: `clock` is its GPU's over that of the generation
+    measured. Its line rate is given where the constants are turned into a fabric.
+
+    What bytes take goes with the links: shares of them (`efficiency`, fractions, rounds, chunks, `copy` in units of the
+    link) stay. What instructions take, start-ups and latencies, goes with the clock. Reduction in the switch is not
+    transferred from a generation that lacks it: it is a property of the switch, not a constant.
+    """
+    found = dict(constants)
+    for name in found:
+        field = name.rpartition(".")[2]
+        if field.endswith(("base", "latency", "fill")) or field == "widening":
+            found[name] /= clock
+    return found
+
+
+def rail_start(measured: Measurements) -> dict[str, float]:
+    """Where the search between nodes begins: constants that these collectives show. All-to-alls alone do not tell the
+    share of their own (`direct_fraction`) from `efficiency`."""
+    kinds = set(measured.kind)
+    if kinds == {"all_to_all"}:
+        alone = {name: x for name, x in RAIL_DIRECT_START.items() if name != "direct_fraction"}
+        return {"efficiency": RAIL_START["efficiency"], "fill": RAIL_START["fill"], **alone}
+    return {**RAIL_START, **(RAIL_DIRECT_START if "all_to_all" in kinds else {})}
 
 
 def rail_clos(constants: Mapping[str, float], latency: float) -> RailClos:
@@ -261,15 +300,22 @@ def rail_clos(constants: Mapping[str, float], latency: float) -> RailClos:
 
 def rail_block(constants: Mapping[str, float], latency: float) -> dict[str, Any]:
     """Its fields."""
-    c = constants
+    c = {**RAIL_START, **constants}
     rows = {name: _row(c, name) for name in ("ll_narrow", "ll", "simple")}
-    rows["simple"] |= {"fill": c["fill"], "direct_base": c["simple.base"]}
-    return {"efficiency": c["efficiency"], "latency": latency, "counts_tree_bytes": True, "protocols": rows}
+    rows["simple"] = {"direct_base": c["simple.base"], **rows["simple"], "fill": c["fill"]}
+    own: dict[str, Any] = {name: c[name] for name in ("direct_latency", "direct_fraction") if name in c}
+    return {"efficiency": c["efficiency"], "latency": latency, **own, "counts_tree_bytes": True, "protocols": rows}
 
 
 def summary(fit: Fit) -> dict[str, str]:
     """The constants as a design file spells them, four digits."""
-    kinds = {"efficiency": "fraction", "fraction": "fraction", "copy": "ratio"}
+    kinds = {
+        "efficiency": "fraction",
+        "fraction": "fraction",
+        "exposed": "fraction",
+        "copy": "ratio",
+        "gather_round": "ratio",
+    }
     return {
         name: show(value, kinds.get(name.rpartition(".")[2], "seconds"), 4) for name, value in fit.constants.items()
     }
@@ -290,7 +336,7 @@ def search(
     from scipy.optimize import least_squares, minimize
 
     names = list(start)
-    shares = [name.endswith(("efficiency", "fraction")) for name in names]
+    shares = [name.endswith(("efficiency", "fraction", "exposed")) for name in names]
 
     def constants(x: Array) -> dict[str, float]:
         values = np.where(shares, np.minimum(np.exp(x), 1.0), np.minimum(np.exp(x), 1e3))

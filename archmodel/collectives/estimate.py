@@ -16,6 +16,7 @@ from archmodel.collectives.kinds import (
     check_algorithm,
     check_fidelity,
     check_kind,
+    switch_saves,
 )
 from archmodel.collectives.levels import levels_of, spanned_by
 from archmodel.collectives.pipeline import Chunks, Phase, Pipelined, check_chunks, optimal, pipelined
@@ -219,7 +220,10 @@ def _candidates(topology: Topology, kind: str, algorithm: str, group: Placement)
     if algorithm != "auto":
         check_algorithm(kind, algorithm)
         return [algorithm]
-    in_network = group.nodes == 1 and group.size > 1 and topology.scale_up.in_network is not None
+    row = topology.scale_up.in_network
+    in_network = group.nodes == 1 and group.size > 1 and row is not None
+    if in_network and row is not None:
+        in_network = switch_saves(group.size, float(np.max(row.fraction))) > 0
     usable = {"in_network": in_network, "tree": group.nodes > 1}
     return [name for name in LIBRARY[kind] if usable.get(name, True)]
 

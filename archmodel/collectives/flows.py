@@ -26,7 +26,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import gcd
 
 import numpy as np
@@ -227,14 +227,20 @@ def _owned(blocks: Array) -> Array:
     return owned
 
 
-def _halve(tally: Tally, blocks: Array) -> None:
-    """Every exchange of the core: at distance d member t sends what members that are its partner's mod 2 d own."""
-    inside = core(tally.n)[0]
+def exchanges(blocks: Array) -> Iterator[tuple[Ints, Ints, Array]]:
+    """(source, target, amount) of every exchange of the core in turn: at distance d member t sends what members that
+    are its partner's mod 2 d own."""
+    inside = core(len(blocks))[0]
     owned, t, d = _owned(blocks), np.arange(len(inside)), 1
     while d < len(inside):
         partner = t ^ d
-        tally.add(inside, inside[partner], owned.reshape(-1, 2 * d).sum(0)[partner % (2 * d)])
+        yield inside, inside[partner], owned.reshape(-1, 2 * d).sum(0)[partner % (2 * d)]
         d *= 2
+
+
+def _halve(tally: Tally, blocks: Array) -> None:
+    for source, target, amount in exchanges(blocks):
+        tally.add(source, target, amount)
 
 
 def _halving(tally: Tally, blocks: Array, root: int) -> None:

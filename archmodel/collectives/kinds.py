@@ -75,6 +75,12 @@ class CollectiveError(ArchmodelError, ValueError):
     """A collective that cannot be priced as asked; the message names what can."""
 
 
+def switch_saves(ranks: int, fraction: float) -> float:
+    """Buffers that a rank sends less, in time of a ring's rate, when the switch reduces at `fraction` of that rate:
+    2 (n - 1) / n by the ring, (1 + 1 / n) / fraction by the switch. Below 0 the library takes the ring."""
+    return 2.0 * (ranks - 1) / ranks - (1.0 + 1.0 / ranks) / fraction
+
+
 def check_kind(kind: str) -> None:
     """Raises `CollectiveError` for an unknown kind."""
     if kind not in SERVES:

@@ -20,13 +20,13 @@ or with the algorithms that are named for each: "ring+direct+halving_doubling". 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
-from archmodel.collectives import trees
+from archmodel.collectives import flows, trees
 from archmodel.collectives.groups import Placement
 from archmodel.collectives.kinds import LIBRARY, CollectiveError, check_algorithm
 from archmodel.collectives.link_load_endpoint import IDEAL, Endpoint
@@ -36,7 +36,7 @@ from archmodel.collectives.result import CollectiveResult, bus_bytes
 from archmodel.network.pattern import Pattern
 from archmodel.network.shape import Ints
 from archmodel.network.topology import Topology
-from archmodel.quantities import Num
+from archmodel.quantities import Array, Num
 
 ROUND = ("all_to_all", "ring")
 """A kind and algorithm that only this fidelity prices: no library uses it."""
@@ -328,37 +328,49 @@ def one_wire(kind: str, algorithm: str, wire: Wire, share: float) -> list[Step]:
             for phase in both
         ]
     if algorithm == "halving_doubling":
-        return _halving_doubling(both, n, lambda d: ((wire,), (wire.shape.exchange(d),)), wire, share)
+        return _halving_doubling(kind, n, wire, share)
     return _others(kind, algorithm, wire, share)
 
 
-def _halving_doubling(
-    phases: tuple[str, ...],
-    n: int,
-    exchange: Callable[[int], tuple[tuple[Wire, ...], tuple[Pattern, ...]]],
-    wire: Wire,
-    share: float,
-) -> list[Step]:
-    """Exchanges at distances 1, 2, 4, ...: the nearest ranks exchange half of the buffer, the next a quarter, ...
+def halving_doubling_messages(kind: str, n: int) -> list[tuple[Ints, Ints, Array]]:
+    """(source, target, share of the buffer) of every step over n ranks with equal blocks: those of `flows`.
 
-    Of n ranks that are no power of two, the extra ones give all they have to a neighbour first and get all back.
+    The nearest ranks exchange half of the buffer, the next a quarter, ... Of n ranks that are no power of two, the
+    extra ones give all they have to a neighbour and get all back; the neighbour owns both blocks, so messages of a
+    step are not all equal.
     """
-    p = 1 << (n.bit_length() - 1)
+    blocks = np.full(n, 1.0 / n)
+    halving = [(s, t, a) for s, t, a in flows.exchanges(blocks)]
+    doubling = [(t, s, a) for s, t, a in halving[::-1]]
+    steps = {"reduce_scatter": halving, "all_gather": doubling}.get(kind, halving + doubling)
+    _, extra, stand_in = flows.core(n)
+    if len(extra):
+        first = 1.0 / n if kind == "all_gather" else 1.0
+        last = {"reduce_scatter": 1.0 / n, "all_gather": (n - 1.0) / n}.get(kind, 1.0)
+        given, back = np.full(len(extra), first), np.full(len(extra), last)
+        steps = [(extra, stand_in, given), *steps, (stand_in, extra, back)]
+    return steps
+
+
+def _halving_doubling(kind: str, n: int, wire: Wire, share: float) -> list[Step]:
+    """The messages as steps: the largest of a step sets its size, the others weigh less on their links."""
+    messages = halving_doubling_messages(kind, n)
+    sent = np.zeros(n)
+    for source, _, amount in messages:
+        sent[source] += amount
+    busiest = int(np.argmax(sent))
+    even = n & (n - 1) == 0
     steps = []
-    for phase in phases:
-        d = 1
-        while d < p:
-            wires, patterns = exchange(d)
-            m = share / (2 * d)
-            steps.append(Step(wires, patterns, m, reduces=phase == "reduce_scatter", sent=(m,) * len(wires)))
-            d *= 2
-    if n > p:
-        extra = 2 * np.arange(n - p)
-        back, out = wire.shape.between(extra, extra + 1), wire.shape.between(extra + 1, extra)
-        first = 1 if phases == ("all_gather",) else n
-        last = 1 if phases == ("reduce_scatter",) else n
-        steps.insert(0, Step((wire,), (back,), share * first / n, reduces=first == n, sent=(share,)))
-        steps.append(Step((wire,), (out,), share * last / n, sent=(share,)))
+    for i, (source, target, amount) in enumerate(messages):
+        largest = float(amount.max())
+        if even:
+            pattern = wire.shape.exchange(int(source[0] ^ target[0]))
+        else:
+            pattern = wire.shape.between(source, target, amount / largest)
+        adds = i < len(messages) // 2 if kind == "all_reduce" else kind == "reduce_scatter"
+        last = i == len(messages) - 1 and not even
+        mine = float(amount[source == busiest].sum())
+        steps.append(Step((wire,), (pattern,), share * largest, reduces=adds and not last, sent=(share * mine,)))
     return steps
 
 

@@ -3,6 +3,9 @@
     time = base + sum_d steps_d latency_d + max_d (x_d + sqrt(fill x_d)) + kept / copy_bandwidth
     x_d  = bytes sent_d / (bandwidth_d share_d efficiency_d fraction)
 
+    x_d also has `exposed` of the time of one block, and a row with `line` moves in rounds instead of at a
+    rate (`archmodel.network.protocol`).
+
 Dimensions overlap: a collective's chunks are on the scale-up links while earlier ones are on the network
 interface, and sends to GPUs and to interfaces run in one kernel, so the slower dimension sets the rate and
 the latencies of both add up. Halving-doubling is the exception: its steps wait for each other, and the terms of its
@@ -148,11 +151,45 @@ def _bandwidth(rows: Rows, crossed: list[Dimension], schedule: Schedule) -> tupl
 
 def _move(d: Dimension, row: Protocol, schedule: Schedule, sent: Num) -> Num:
     direct = schedule.family == "direct"
+    if row.line is not None:
+        return np.maximum(sent / _rate(d, schedule.family), _rounds(d, row, schedule, sent))
     share: Num = row.fraction
     if direct and row.peer_fraction is not None:
         share = np.minimum(1.0, row.peer_fraction * (schedule.steps[d.name] / schedule.phases))
     fill = row.direct_fill if direct and row.direct_fill is not None else row.fill
-    return transfer(sent, _rate(d, schedule.family) * share, fill)
+    rate = _rate(d, schedule.family) * share
+    moving = transfer(sent, rate, fill)
+    if direct or row.chunk is None:
+        return moving
+    return moving + row.exposed * np.minimum(_block(d, schedule, sent), row.chunk) / rate
+
+
+def _block(d: Dimension, schedule: Schedule, sent: Num) -> Num:
+    """Bytes that one step sends."""
+    return sent / max(schedule.steps[d.name], 1)
+
+
+def _round(d: Dimension, row: Protocol) -> Num:
+    """Seconds in which all channels pass on one line each."""
+    return row.channels * (row.line or 0.0) / (d.ring_bandwidth * row.fraction)
+
+
+def _lines(row: Protocol, block: Num) -> tuple[Num, Num, Num]:
+    """Of a row that moves in rounds: lines in a block, channels that it takes, whole rounds after the first."""
+    assert row.line is not None
+    lines = block / row.line
+    channels = np.clip(lines, 1.0, row.channels)
+    return lines, channels, np.maximum(np.ceil(lines / channels - 1e-9), 1.0) - 1.0
+
+
+def _rounds(d: Dimension, row: Protocol, schedule: Schedule, sent: Num) -> Num:
+    """Seconds of the rounds. A message to one peer has a channel to itself: its lines follow each other."""
+    if schedule.family == "direct":
+        lines, _, _ = _lines(row, schedule.message)
+        return _round(d, row) * lines
+    lines, _, more = _lines(row, _block(d, schedule, sent))
+    blocks = schedule.steps[d.name] + (0 if schedule.relayed else 1)
+    return blocks * _round(d, row) * (more + row.first_round * np.minimum(lines, 1.0))
 
 
 def _rate(d: Dimension, family: Family) -> Num:
@@ -180,7 +217,11 @@ def _latency(d: Dimension, row: Protocol, schedule: Schedule) -> Num:
     steps = schedule.steps[d.name]
     if schedule.family == "direct":
         return schedule.phases * hop + steps * d.direct_latency
-    return steps * (hop + schedule.gathering * row.gather_step)
+    if row.line is None:
+        return steps * (hop + schedule.gathering * row.gather_step)
+    lines, channels, more = _lines(row, _block(d, schedule, schedule.sent[d.name]))
+    gathering = schedule.gathering * row.gather_round * _round(d, row) * (more + np.minimum(lines, 1.0))
+    return steps * (hop + gathering) + row.widening * (1.0 - 1.0 / channels)
 
 
 def _wider(other: Rows, rows: Rows) -> bool:
@@ -240,13 +281,22 @@ def _alternatives(crossed: list[Dimension], family: Family, fidelity: Fidelity) 
     if len(tables) == 1:
         yield from ((name, (row,)) for name, row in tables[0].items())
         return
-    shared = [name for name in tables[0] if all(name in table for table in tables)]
-    if any(all(_any_size(table[name], table, family) for table in tables) for name in shared):
-        yield from ((name, tuple(table[name] for table in tables)) for name in shared)
+    shared: dict[str, Rows] = {}
+    for name in dict.fromkeys(name for table in tables for name in table):
+        found = [row for table in tables if (row := _of_family(name, table)) is not None]
+        if len(found) == len(tables):
+            shared[name] = tuple(found)
+    if any(all(_any_size(r, t, family) for r, t in zip(rows, tables, strict=True)) for rows in shared.values()):
+        yield from shared.items()
         return
     for names in itertools.product(*tables):
         rows = tuple(table[name] for table, name in zip(tables, names, strict=True))
         yield "+".join(names), rows
+
+
+def _of_family(name: str, table: Mapping[str, Protocol]) -> Protocol | None:
+    """The row of that name; a table that does not tell `ll_narrow`, few channels, from `ll` has both under `ll`."""
+    return table.get(name) or table.get(name.partition("_")[0])
 
 
 def _any_size(row: Protocol, table: Mapping[str, Protocol], family: Family) -> bool:

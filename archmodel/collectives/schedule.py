@@ -39,7 +39,8 @@ class Schedule:
     `steps` on the critical path (ring, tree) or messages to peers (direct); `phases` of a direct exchange;
     `message`: bytes of one step, or to one peer; `kept`: bytes copied within the rank's own memory; `gathering`:
     share of the steps that gather. `serial`: bytes on the critical path of steps that wait for each other, in
-    which dimensions do not overlap (halving-doubling).
+    which dimensions do not overlap (halving-doubling). `relayed`: a rank passes bytes on while they arrive
+    (broadcast, reduce), and has no block of its own to send first.
     """
 
     family: Family
@@ -50,6 +51,7 @@ class Schedule:
     phases: int = 1
     gathering: float = 0.0
     serial: Mapping[DimensionName, Num] | None = None
+    relayed: bool = False
 
 
 def even(kind: str, algorithm: str, full_bytes: Num, local: int, nodes: int) -> Schedule:
@@ -92,6 +94,7 @@ def for_group(kind: str, algorithm: str, full_bytes: Num, group: Placement, loca
         phases=_phases(kind),
         gathering=_gathering(kind),
         serial=_serial(kind, algorithm, full_bytes, group, local_size),
+        relayed=whole,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from archmodel.parallel.placement import Placement
@@ -34,7 +34,8 @@ class Small:
 
 def other_layouts(layout: Layout) -> list[Layout]:
     """Layouts that a small design is run on besides its own."""
-    others = OTHER_LAYOUTS if layout.nodes > 1 else OTHER_LAYOUTS[:-1]
+    some = OTHER_LAYOUTS if layout.nodes > 1 else OTHER_LAYOUTS[:-1]
+    others = [replace(other, in_network=layout.in_network) for other in some]
     return [other for other in others if other != layout]
 
 
@@ -43,9 +44,9 @@ def small_layout(layout: Layout) -> Layout:
     if layout.ranks <= MOST_RANKS:
         return layout
     if layout.nodes == 1:
-        return Layout(1, MOST_RANKS)
+        return replace(layout, local_size=MOST_RANKS)
     local = min(layout.local_size, MOST_RANKS // 2)
-    return Layout(min(layout.nodes, MOST_RANKS // local), local)
+    return replace(layout, nodes=min(layout.nodes, MOST_RANKS // local), local_size=local)
 
 
 def narrowed(widths: Iterable[int]) -> dict[int, int]:

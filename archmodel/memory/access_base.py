@@ -8,7 +8,7 @@ import numpy.typing as npt
 from archmodel.components.base import Component, Family
 from archmodel.errors import ArchmodelError
 from archmodel.memory.cache import Popularity, hit_rate
-from archmodel.memory.cache_exact import Policy
+from archmodel.memory.cache_policy import Policy
 from archmodel.quantities import Array, Num
 
 HEAD = 64

@@ -15,7 +15,8 @@ from pydantic import Field
 from archmodel.memory import cache_kernels as kernels
 from archmodel.memory.access_base import AccessDistribution, AccessFamily, by_lorenz, drawn_by_lorenz
 from archmodel.memory.cache import Popularity
-from archmodel.memory.cache_exact import CacheSimulator, Policy, StackDistances, check_cache, pin
+from archmodel.memory.cache_exact import CacheSimulator, StackDistances, pin
+from archmodel.memory.cache_policy import Policy, check_cache
 from archmodel.memory.compiled import fast
 from archmodel.memory.trace import Accesses, Ids, TraceError, TraceFile
 from archmodel.quantities import Array, Num

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from archmodel.memory.cache import Popularity, _set_sizes, _solve, characteristic_draws
-from archmodel.memory.cache_exact import Policy, check_cache
+from archmodel.memory.cache_policy import Policy, check_cache
 from archmodel.quantities import Array, Num
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archmodel.memory.cache_exact import Policy, check_cache
+from archmodel.memory.cache_policy import Policy, check_cache
 from archmodel.quantities import Array, Num
 
 if TYPE_CHECKING:

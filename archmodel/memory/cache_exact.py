@@ -12,20 +12,16 @@ curve.hit_rate([1_000, 10_000])
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, get_args
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from archmodel.errors import ArchmodelError, suggestion
 from archmodel.memory import cache_kernels as kernels
+from archmodel.memory.cache_policy import CacheError, Policy, check_cache
 from archmodel.memory.compiled import fast
 from archmodel.quantities import Array
 
-Policy = Literal["ideal", "lru", "lfu", "fifo"]
-"""`ideal`: the most popular rows are pinned, known in advance; `lfu` keeps the counts of rows that it does not hold."""
-
-POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 MOST_ROWS: Final = 2**31 - 1
 _PIECE: Final = 1 << 16
 """Accesses that are sifted at a time, few enough to stay in a processor's cache."""
@@ -36,24 +32,6 @@ _SPARE: Final = 8
 
 Ids = npt.NDArray[np.int32]
 Found = npt.NDArray[np.uint8]
-
-
-class CacheError(ArchmodelError, ValueError):
-    """A cache that cannot be, or an access to a row that is not there."""
-
-
-def check_cache(cache_rows: float, policy: str, ways: int | None) -> None:
-    """Refuses what no cache is."""
-    if policy not in POLICIES:
-        raise CacheError(f"no cache policy {policy!r}; {suggestion(policy, POLICIES)}")
-    if not (np.isfinite(cache_rows) and cache_rows >= 0):
-        raise CacheError(f"a cache of {cache_rows} rows: a number of 0 or more is needed")
-    if ways is None:
-        return
-    if ways < 1:
-        raise CacheError(f"a cache of {ways} ways: 1 or more, or None for fully associative, is needed")
-    if policy == "ideal":
-        raise CacheError("pinned rows have no sets: ways must be None for policy 'ideal'")
 
 
 def set_of(ids: npt.ArrayLike, sets: int) -> npt.NDArray[np.int64]:

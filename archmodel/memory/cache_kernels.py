@@ -222,6 +222,14 @@ def sets(ids: Ints, hit: Ints, tags: Ints, fill: Ints, count: Ints, policy: int)
     return hits
 
 
+def ones_in(word: int) -> int:
+    """How many of a word's 32 bits are 1: sums of pairs, of fours, of bytes, then of all (Warren, Hacker's Delight)."""
+    x = word - ((word >> 1) & 0x55555555)
+    x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F
+    return ((x * 0x01010101) >> 24) & 0xFF
+
+
 def distances(ids: Ints, last: Ints, bits: Ints, tree: Ints, state: Ints, histogram: Ints) -> None:
     """Adds the LRU stack distances of a piece of a trace to `histogram`: [0] first accesses, [d] rows at depth d >= 1.
 
@@ -248,21 +256,11 @@ def distances(ids: Ints, last: Ints, bits: Ints, tree: Ints, state: Ints, histog
         else:
             word = at >> 5
             home = at >> 8
-            # marks in the block before `at`
-            ones = 0
-            for w in range(home << 3, word):
-                x = int(bits[w])
-                x = x - ((x >> 1) & 0x55555555)
-                x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
-                x = (x + (x >> 4)) & 0x0F0F0F0F
-                ones += ((x * 0x01010101) >> 24) & 0xFF
             mark = 1 << (int(at) & 31)
             whole = int(bits[word])
-            x = whole & (mark - 1)
-            x = x - ((x >> 1) & 0x55555555)
-            x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
-            x = (x + (x >> 4)) & 0x0F0F0F0F
-            ones += ((x * 0x01010101) >> 24) & 0xFF
+            ones = ones_in(whole & (mark - 1))  # marks in the block before `at`
+            for w in range(home << 3, word):
+                ones += ones_in(int(bits[w]))
             bits[word] = whole & ~mark
             if home == block:
                 histogram[inside - ones] += 1
@@ -296,19 +294,12 @@ def renumber(last: Ints, bits: Ints, before: Ints) -> int:
     marks = 0
     for w in range(len(bits)):
         before[w] = marks
-        x = int(bits[w])
-        x = x - ((x >> 1) & 0x55555555)
-        x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
-        x = (x + (x >> 4)) & 0x0F0F0F0F
-        marks += ((x * 0x01010101) >> 24) & 0xFF
+        marks += ones_in(int(bits[w]))
     for row in range(len(last)):
         at = last[row]
         if at >= 0:
-            x = int(bits[at >> 5]) & ((1 << (int(at) & 31)) - 1)
-            x = x - ((x >> 1) & 0x55555555)
-            x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
-            x = (x + (x >> 4)) & 0x0F0F0F0F
-            last[row] = before[at >> 5] + (((x * 0x01010101) >> 24) & 0xFF)
+            mark = 1 << (int(at) & 31)
+            last[row] = before[at >> 5] + ones_in(int(bits[at >> 5]) & (mark - 1))
     return marks
 
 
@@ -379,20 +370,11 @@ def sampled(
                 above += 1 if hot_at[h] > when else 0
             word = at >> 5
             home = at >> 8
-            ones = 0
-            for w in range(home << 3, word):
-                x = int(bits[w])
-                x = x - ((x >> 1) & 0x55555555)
-                x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
-                x = (x + (x >> 4)) & 0x0F0F0F0F
-                ones += ((x * 0x01010101) >> 24) & 0xFF
             mark = 1 << (int(at) & 31)
             whole = int(bits[word])
-            x = whole & (mark - 1)
-            x = x - ((x >> 1) & 0x55555555)
-            x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
-            x = (x + (x >> 4)) & 0x0F0F0F0F
-            ones += ((x * 0x01010101) >> 24) & 0xFF
+            ones = ones_in(whole & (mark - 1))  # marks in the block before `at`
+            for w in range(home << 3, word):
+                ones += ones_in(int(bits[w]))
             if home == block:
                 ones = inside - ones
             else:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from archmodel.network.dimension import Dimension
 from archmodel.network.errors import TopologyError
 from archmodel.network.fabric import SCALE_OUT, SCALE_UP, Fabric, Fault, ScaleOut, ScaleUp
-from archmodel.network.fully_connected import FullyConnected
 from archmodel.network.graph import Edge
 from archmodel.network.nic import Nic
 from archmodel.network.none import NoScaleOut, NoScaleUp
-from archmodel.network.pcie import Pcie
 from archmodel.network.protocol import Protocol
 from archmodel.network.rail_clos import RailClos
 from archmodel.network.switch import Switch
@@ -23,7 +21,9 @@ if TYPE_CHECKING:
     from archmodel.network.custom import Custom, Link
     from archmodel.network.dimensions import Dimensions, NodeDimensions
     from archmodel.network.fat_tree import FatTree, NodeTree
+    from archmodel.network.fully_connected import FullyConnected
     from archmodel.network.hybrid_cube_mesh import HybridCubeMesh
+    from archmodel.network.pcie import Pcie
     from archmodel.network.torus import Mesh, NodeMesh, NodeTorus, Ring, Torus
 
 _HOMES = {
@@ -33,7 +33,9 @@ _HOMES = {
     "NodeDimensions": "dimensions",
     "FatTree": "fat_tree",
     "NodeTree": "fat_tree",
+    "FullyConnected": "fully_connected",
     "HybridCubeMesh": "hybrid_cube_mesh",
+    "Pcie": "pcie",
     "Mesh": "torus",
     "NodeMesh": "torus",
     "NodeTorus": "torus",

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from archmodel.components.base import Component
 from archmodel.network.dimension import Dimension
-from archmodel.network.fabric import SCALE_OUT, SCALE_UP, Rates, ScaleOut, ScaleUp
-from archmodel.network.graph import Edge, Graph, wires_of
-from archmodel.network.nic import Nic
-from archmodel.network.product import edges_of, joined, sizes_in_use
-from archmodel.network.shape import Shape
-from archmodel.network.torus import rails
+from archmodel.network.fabric import SCALE_OUT, SCALE_UP, ScaleUp
+from archmodel.network.graph import Edge
+from archmodel.network.product import edges_of
+from archmodel.network.product_fabric import Product, ProductOut, ProductUp
 
 
-class Named(Component):
+class Named(Product):
     """Dimensions by name, inner to outer. `gpus` of each is its size; every rank has links of its own in each."""
 
     dimensions: dict[str, Annotated[ScaleUp, SCALE_UP.field()]] = Field(
@@ -31,12 +28,11 @@ class Named(Component):
                 raise ValueError(f"dimension {name} has no size; give it `gpus`")
         return self
 
-    def sizes(self) -> tuple[int, ...]:
-        """Of every dimension."""
+    def places(self) -> tuple[int, ...]:
         return tuple(fabric.gpus or 1 for fabric in self.dimensions.values())
 
-    def of(self, used: tuple[int, ...], rows_beside: int) -> list[Dimension]:
-        """Every dimension, those inside one as `outer.inner`."""
+    def axes_of(self, used: tuple[int, ...], rows_beside: int) -> list[Dimension]:
+        """Those inside a dimension are `outer.inner`."""
         found: list[Dimension] = []
         for (name, fabric), size in zip(self.dimensions.items(), used, strict=True):
             d = fabric.dimension(size)
@@ -46,51 +42,19 @@ class Named(Component):
         return found
 
     def all_edges(self, used: tuple[int, ...]) -> list[Edge]:
-        """Links of the whole product."""
         items = zip(self.dimensions.items(), used, strict=True)
         return edges_of([(name, fabric.working(size)) for (name, fabric), size in items], used)
 
 
 @SCALE_UP.register
-class Dimensions(Named, ScaleUp):
+class Dimensions(Named, ProductUp):
     """A node of several dimensions."""
 
     kind: Literal["dimensions"] = "dimensions"
 
-    def check_size(self, ranks: int) -> None:
-        super().check_size(ranks)
-        sizes_in_use(self.sizes(), ranks, "GPUs")
-
-    def edges(self, ranks: int) -> list[Edge]:
-        return self.all_edges(sizes_in_use(self.sizes(), ranks, "GPUs"))
-
-    def shape(self, ranks: int) -> Shape:
-        return Graph(wires_of(ranks, self.edges(ranks)))
-
-    def rates(self, ranks: int) -> Rates:
-        d = self.dimension(ranks)
-        return Rates(d.bandwidth, d.bisection, d.ring_share, d.both_ways_share, d.direct_share)
-
-    def dimension(self, ranks: int) -> Dimension:
-        self.check_size(ranks)
-        if self.faults and ranks > 1:
-            return super().dimension(ranks)
-        used = sizes_in_use(self.sizes(), ranks, "GPUs")
-        constants = {**self.constants(), "copy_bandwidth": self.copy_bandwidth, "in_network": self.in_network}
-        return joined("scale_up", self.kind, self.of(used, 1), "scale_up", constants)
-
 
 @SCALE_OUT.register
-class NodeDimensions(Named, ScaleOut):
+class NodeDimensions(Named, ProductOut):
     """Several dimensions between nodes: every rank has its own links to ranks of equal local index."""
 
     kind: Literal["dimensions"] = "dimensions"
-    needs_nic: ClassVar[bool] = False
-
-    def edges(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> list[Edge]:
-        return rails(self.all_edges(sizes_in_use(self.sizes(), nodes, "nodes")), ranks_per_node)
-
-    def dimension(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> Dimension:
-        used = sizes_in_use(self.sizes(), nodes, "nodes")
-        axes = self.of(used, ranks_per_node)
-        return joined("scale_out", self.kind, axes, "scale_out", self.constants())

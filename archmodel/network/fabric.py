@@ -191,6 +191,13 @@ def _within(ends: frozenset[End], edges: list[Edge]) -> bool:
 
 
 _HOMES = {"dimensions": "dimensions", "fat_tree": "fat_tree", "mesh": "torus", "torus": "torus"}
-_HOMES_UP = {**_HOMES, "graph": "custom", "hybrid_cube_mesh": "hybrid_cube_mesh", "ring": "torus"}
+_HOMES_UP = {
+    **_HOMES,
+    "fully_connected": "fully_connected",
+    "graph": "custom",
+    "hybrid_cube_mesh": "hybrid_cube_mesh",
+    "pcie": "pcie",
+    "ring": "torus",
+}
 SCALE_UP: Family[ScaleUp] = Family("scale_up", {kind: f"archmodel.network.{home}" for kind, home in _HOMES_UP.items()})
 SCALE_OUT: Family[ScaleOut] = Family("scale_out", {kind: f"archmodel.network.{home}" for kind, home in _HOMES.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from archmodel.components.base import Component
-from archmodel.quantities import Bytes, PositiveFraction, Seconds
+from archmodel.quantities import Bytes, Count, Fraction, PositiveBytes, PositiveFraction, Ratio, Seconds
 
 
 class Tuner(Component):
@@ -29,6 +29,14 @@ class Protocol(Component):
     one sends large chunks behind a barrier. A transfer of `x` seconds at full rate costs `x + sqrt(fill *
     x)`: cut into k chunks, each costing some time tau, its pipeline fills in x / k and pays k * tau, and the
     best k makes the sum proportional to sqrt(tau * x).
+
+    A row with `line` moves its bytes in rounds, as NCCL's low-latency protocol does (src/enqueue.cc, prims_ll.h): a
+    block takes one channel for every `line` bytes, up to `channels`; what is more goes in further rounds, and a rank
+    that takes part in k steps handles k + 1 blocks, its own included. So the time is the same from one channel
+    to all of them, and only then grows with size:
+
+        c = min(max(block / line, 1), channels),  rounds = ceil(block / (c line)),  round = channels line / rate
+        widening (1 - 1 / c) + (steps + 1) round (rounds - 1 + first_round min(block / line, 1))
     """
 
     base: Seconds | None = Field(
@@ -47,6 +55,18 @@ class Protocol(Component):
     )
     fill: Seconds = Field(0.0, description="time scale of filling the chunk pipeline")
     direct_fill: Seconds | None = Field(None, description="the same in a direct exchange, where it differs")
+    exposed: Fraction = Field(
+        0.0,
+        description="share of the time to send a block (at most `chunk`) that passes before the pipeline runs",
+    )
+    chunk: PositiveBytes | None = Field(None, description="most of a block that all channels pass on at once")
+    line: PositiveBytes | None = Field(
+        None, description="bytes that one channel passes on in one round; absent: it does not move in rounds"
+    )
+    channels: Count = Field(24, description="most channels that it moves on")
+    first_round: Fraction = Field(1.0, description="share of a round by which the first one adds to a step's latency")
+    gather_round: Ratio = Field(0.0, description="rounds added to each round of a step that gathers, not reduces")
+    widening: Seconds = Field(0.0, description="start-up of many channels, over that of one")
     tuner: Tuner | None = Field(
         None, description="what the library expects of it; absent: it is used where it is fastest, up to `limit`"
     )

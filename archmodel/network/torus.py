@@ -6,12 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from archmodel.components.base import Component
-from archmodel.network.dimension import Dimension, Level
-from archmodel.network.fabric import SCALE_OUT, SCALE_UP, Fabric, Rates, ScaleOut, ScaleUp, rates_of
-from archmodel.network.graph import Edge, Graph, wires_of
-from archmodel.network.nic import Nic
-from archmodel.network.product import edges_of, joined, sizes_in_use
+from archmodel.network.dimension import Dimension
+from archmodel.network.fabric import SCALE_OUT, SCALE_UP, ScaleUp, rates_of
+from archmodel.network.graph import Edge
+from archmodel.network.product import edges_of
+from archmodel.network.product_fabric import Product, ProductOut, ProductUp
 from archmodel.network.shape import Line, Shape
 from archmodel.network.shape import Ring as RingShape
 from archmodel.quantities import Count, Num, PositiveBandwidth, Seconds
@@ -56,7 +55,7 @@ def row_edges(ranks: int, bandwidth: Num, latency: Num, *, wraps: bool) -> list[
     return [*edges, Edge(ranks - 1, 0, bandwidth, latency)] if wraps and ranks > 2 else edges
 
 
-class Box(Component):
+class Box(Product):
     """What tori and meshes say about their dimensions: one value for each, inner to outer, or one for all."""
 
     sizes: tuple[Count, ...] = Field(..., min_length=1, description="places along each dimension, inner to outer")
@@ -79,6 +78,9 @@ class Box(Component):
             raise ValueError(f"axes names {', '.join(self.axes)}; {n} different names are needed")
         return self
 
+    def places(self) -> tuple[int, ...]:
+        return self.sizes
+
     def axis_names(self) -> tuple[str, ...]:
         """As given, or x, y, z."""
         n = len(self.sizes)
@@ -98,9 +100,8 @@ class Box(Component):
             found.append((row(size, self.sizes[d], wide, slow, self.wraps), edges))
         return found
 
-    def dimensions_of(self, fabric: Fabric, used: tuple[int, ...], rows_beside: int) -> list[Dimension]:
-        """A `Dimension` for each axis; bisections count the `rows_beside` rails that act at once."""
-        constants = {**fabric.constants(), "protocols": None}
+    def axes_of(self, used: tuple[int, ...], rows_beside: int) -> list[Dimension]:
+        constants = {**self.constants(), "protocols": None}
         found = []
         for name, size, (shape, _) in zip(self.axis_names(), used, self.rows(used), strict=True):
             rates = rates_of(shape)
@@ -114,7 +115,7 @@ class Box(Component):
                     ring_share=rates.ring_share,
                     both_ways_share=rates.both_ways_share,
                     direct_share=rates.direct_share,
-                    latency=fabric.step_latency(shape),
+                    latency=self.step_latency(shape),
                     shape=shape,
                     **constants,
                 )
@@ -122,75 +123,19 @@ class Box(Component):
         return found
 
     def all_edges(self, used: tuple[int, ...]) -> list[Edge]:
-        """Links of the whole box."""
         rows = self.rows(used)
         return edges_of([(name, edges) for name, (_, edges) in zip(self.axis_names(), rows, strict=True)], used)
 
 
-class BoxUp(Box, ScaleUp):
-    """A box of the GPUs of a node."""
-
-    def check_size(self, ranks: int) -> None:
-        super().check_size(ranks)
-        sizes_in_use(self.sizes, ranks, "GPUs")
-
-    def edges(self, ranks: int) -> list[Edge]:
-        return self.all_edges(sizes_in_use(self.sizes, ranks, "GPUs"))
-
-    def shape(self, ranks: int) -> Shape:
-        """Of the whole box as a list of links; dimensions are priced one by one."""
-        return Graph(wires_of(ranks, self.edges(ranks)))
-
-    def rates(self, ranks: int) -> Rates:
-        d = self.dimension(ranks)
-        return Rates(d.bandwidth, d.bisection, d.ring_share, d.both_ways_share, d.direct_share)
-
-    def dimension(self, ranks: int) -> Dimension:
-        self.check_size(ranks)
-        if self.faults and ranks > 1:
-            return super().dimension(ranks)
-        used = sizes_in_use(self.sizes, ranks, "GPUs")
-        constants = {**self.constants(), "copy_bandwidth": self.copy_bandwidth, "in_network": self.in_network}
-        kind = str(getattr(self, "kind", ""))
-        return joined("scale_up", kind, self.dimensions_of(self, used, 1), "scale_up", constants)
-
-
-class BoxOut(Box, ScaleOut):
-    """A box of nodes: every rank has its own links to the ranks of equal local index of neighbour nodes."""
-
-    needs_nic: ClassVar[bool] = False
-
-    def edges(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> list[Edge]:
-        used = sizes_in_use(self.sizes, nodes, "nodes")
-        return rails(self.all_edges(used), ranks_per_node)
-
-    def dimension(self, nodes: int, ranks_per_node: int, nic: Nic | None, gpus_per_node: int) -> Dimension:
-        used = sizes_in_use(self.sizes, nodes, "nodes")
-        level: Level = "scale_out"
-        axes = self.dimensions_of(self, used, ranks_per_node)
-        return joined(level, str(getattr(self, "kind", "")), axes, level, self.constants())
-
-
-def rails(edges: list[Edge], ranks_per_node: int) -> list[Edge]:
-    """Links between nodes, once for every local index."""
-
-    def end(x: int | str, local: int) -> int | str:
-        return x * ranks_per_node + local if isinstance(x, int) else f"rail {local} {x}"
-
-    return [
-        edge._replace(a=end(edge.a, local), b=end(edge.b, local)) for local in range(ranks_per_node) for edge in edges
-    ]
-
-
 @SCALE_UP.register
-class Torus(BoxUp):
+class Torus(Box, ProductUp):
     """Every dimension is a ring. Of a dimension that is used in part, that part is a line."""
 
     kind: Literal["torus"] = "torus"
 
 
 @SCALE_UP.register
-class Mesh(BoxUp):
+class Mesh(Box, ProductUp):
     """Every dimension is a line."""
 
     kind: Literal["mesh"] = "mesh"
@@ -198,14 +143,14 @@ class Mesh(BoxUp):
 
 
 @SCALE_OUT.register
-class NodeTorus(BoxOut):
+class NodeTorus(Box, ProductOut):
     """Every dimension is a ring of nodes."""
 
     kind: Literal["torus"] = "torus"
 
 
 @SCALE_OUT.register
-class NodeMesh(BoxOut):
+class NodeMesh(Box, ProductOut):
     """Every dimension is a line of nodes."""
 
     kind: Literal["mesh"] = "mesh"

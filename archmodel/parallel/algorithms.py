@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from archmodel.collectives.kinds import switch_saves
 from archmodel.program import Algorithm, Layout
 
 STEP_BYTES = 408e3
@@ -16,6 +17,10 @@ STEP_BYTES = 408e3
 2.30's tuner, src/graph/tuning.cc) at 48 GB/s (a 400 Gbit/s interface, nccl-tests issue 267)."""
 TREE_FRACTION = 0.92
 """Bandwidth of trees over the network in units of the ring's (same tuner)."""
+
+SWITCH_BYTES = 10e6
+"""What a GPU's links could carry while a reduction in the switch starts up: it takes 27 us longer than a ring of 8, at
+366 GB/s (the two start-ups and the rate of fabrics/nvswitch_h100.yaml)."""
 
 
 def reduce_scatter(layout: Layout) -> Algorithm:
@@ -25,7 +30,7 @@ def reduce_scatter(layout: Layout) -> Algorithm:
 
 
 def all_reduce(
-    layout: Layout, buffer_bytes: float, planned: Literal["auto", "ring", "hierarchical"] = "auto"
+    layout: Layout, buffer_bytes: float, planned: Literal["auto", "ring", "hierarchical", "in_network"] = "auto"
 ) -> Algorithm:
     """Algorithm of an all-reduce over all ranks: the `planned` one, or by itself:
 
@@ -33,10 +38,18 @@ def all_reduce(
     2 (N - 1) / N s; a double binary tree takes 2 log2 N steps and sends 2 s at a fraction of the rate. The tree is
     taken when what it saves in steps (in bytes that could be sent meanwhile) is more than what it sends on top. NCCL's
     tuner compares the same two terms. Up to three nodes trees never pay.
+
+    Inside a node whose switch reduces, a rank of n sends (1 + 1/n) s at a share of the ring's rate (`in_network` of the
+    layout), which is less than the ring's 2 (n - 1) / n s from five ranks on, where NCCL takes the switch too. It is
+    taken when what it saves is more than what its start-up costs. Between nodes reduction in the network (SHARP) has to
+    be switched on, and is left out.
     """
     if planned != "auto":
         return planned
     n = layout.nodes
+    if n == 1 and layout.in_network > 0 and buffer_bytes > 0:
+        saved = switch_saves(layout.ranks, layout.in_network)
+        return "in_network" if saved * buffer_bytes > SWITCH_BYTES else "ring"
     if n < 4 or layout.local_size == 1:
         return reduce_scatter(layout)
     share = buffer_bytes / layout.local_size

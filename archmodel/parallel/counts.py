@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from archmodel.memory.batch_cache import batch_misses, paged
 from archmodel.memory.cache import Popularity
-from archmodel.memory.cache_exact import CacheSimulator
 from archmodel.parallel.placement import Blocks, Placement, Scope
 from archmodel.program import IntArray, OuterTraffic, PairTraffic, Traffic
 from archmodel.quantities import Array
@@ -175,6 +174,8 @@ class Observed:
 
     def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
         """By exact caches that run every distinct row of each batch once, in the order of ids."""
+        from archmodel.memory.cache_exact import CacheSimulator  # only counts of a given batch need it
+
         size = placement.cache_units(scope, blocks)
         fetched, written = np.zeros(size.shape), np.zeros(size.shape)
         for s, m in np.argwhere(size > 0):

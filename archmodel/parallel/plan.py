@@ -286,7 +286,7 @@ class Plan(Component):
         description="each gradient is copied into its bucket, divided by the number of ranks, and back after the "
         "all-reduce, a kernel each (DistributedDataParallel without gradient_as_bucket_view)",
     )
-    all_reduce: Literal["auto", "ring", "hierarchical"] = Field(
+    all_reduce: Literal["auto", "ring", "hierarchical", "in_network"] = Field(
         default="auto", description="algorithm of dense all-reduces; auto: as a library picks, by bytes and ranks"
     )
     collective_order: Literal["fifo", "lifo"] = Field(

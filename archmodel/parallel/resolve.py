@@ -67,6 +67,9 @@ def resolve(
     if plan.wires.index == "int32" and len(tables) and tables.num_embeddings.max() > 2**31:
         longest = tables.names[int(tables.num_embeddings.argmax())]
         problems.append(("plan.wires.index", f"int32 cannot name every row of table {longest}; int64 can"))
+    if plan.all_reduce == "in_network" and (layout.nodes > 1 or layout.in_network == 0):
+        why = "needs one node; there are several" if layout.nodes > 1 else "needs a switch that reduces (`in_network`)"
+        problems.append(("plan.all_reduce", f"in_network {why}; auto, ring and hierarchical do not"))
     entries = _entries(plan, tables, problems)
     _check_tiers(entries, capacity, problems)
     _check_prefetch(plan, entries, problems)

@@ -14,7 +14,8 @@ from rich.text import Text
 from archmodel.memory.access import Zipf
 from archmodel.memory.access_base import AccessError
 from archmodel.memory.access_trace import Profile, profile
-from archmodel.memory.cache_exact import CacheSimulator, Policy
+from archmodel.memory.cache_exact import CacheSimulator
+from archmodel.memory.cache_policy import Policy
 from archmodel.memory.trace import TraceFile
 from archmodel.report.terminal import console, emit, table
 from archmodel.report.words import one_line, percent, whole

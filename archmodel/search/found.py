@@ -188,11 +188,11 @@ class Found:
 
     def to_polars(self, rows: Rows | None = None) -> polars.DataFrame:
         """The front (or other rows) as a polars frame, with hashes and versions in every row. Needs `table`."""
-        from archmodel.sweep.store import needs_polars
+        from archmodel.sweep.store import needs_polars, series
 
         pl = needs_polars()
         table = self.table(self.front if rows is None else rows)
-        data = {n: pl.Series(n, c, dtype=pl.String if c.dtype == object else None) for n, c in table.items()}
+        data = {name: series(name, column) for name, column in table.items()}
         made = {name: pl.lit(str(self.meta[name])).alias(name) for name in ("package_version", "git_version", "seed")}
         made["design_hash"] = pl.lit(" ".join(self.meta["designs"].values())).alias("design_hash")
         frame: polars.DataFrame = pl.DataFrame(data).with_columns(**made)

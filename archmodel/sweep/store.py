@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from archmodel.errors import escape
 from archmodel.sweep.executors import SweepError
@@ -36,10 +37,20 @@ def needs_polars() -> Any:
     return polars
 
 
+def series(name: str, column: npt.NDArray[Any]) -> polars.Series:
+    """A column for polars. Text, None where there is none, goes as a list: polars reads the type of an object array
+    off its first item."""
+    pl = needs_polars()
+    made: polars.Series = (
+        pl.Series(name, column.tolist(), pl.String) if column.dtype == object else pl.Series(name, column)
+    )
+    return made
+
+
 def frame(columns: Columns, meta: Mapping[str, Any]) -> polars.DataFrame:
     """Columns as a polars frame, with what they were made by in every row (which parquet stores once)."""
     pl = needs_polars()
-    data = {name: pl.Series(name, c, dtype=pl.String if c.dtype == object else None) for name, c in columns.items()}
+    data = {name: series(name, column) for name, column in columns.items()}
     made = {name: pl.lit(str(meta[name])).alias(name) for name in ("design_hash", "git_version", "package_version")}
     table: polars.DataFrame = pl.DataFrame(data).with_columns(**made)
     return table

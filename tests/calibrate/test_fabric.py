@@ -60,6 +60,24 @@ def test_logs_over_nodes_give_the_network_between_them(tmp_path: Path) -> None:
     assert validate(SCALE_OUT.resolve("rail_clos"), strip(tree)).counts_tree_bytes
 
 
+def test_all_to_all_over_nodes(tmp_path: Path) -> None:
+    """Two hosts of 8 ranks: 12.5 GB/s an interface, half of each buffer crosses."""
+    ranks = "".join(
+        f"#  Rank {r:2d} Group  0 Pid 1 on host{r // 8} device {r % 8} [0x10] NVIDIA A100-SXM4-80GB\n"
+        for r in range(16)
+    )
+    rows = "".join(
+        logs.row("alltoall", 16, size, (180.0 + size / 16 * 8 / 10e3 * 1e0 / 1e0,), 4)
+        for size in (65536, 1048576, 16777216, 268435456)
+    )
+    file = written(tmp_path, "alltoall_perf.log", "# nThread 1\n" + ranks + rows)
+    found = calibrate_network([file], nic="100 Gbit/s", evaluations=600)
+    assert found.error < 0.05
+    assert "ll.base" in found.kept and "simple.direct_base" not in found.kept
+    tree = read(written(tmp_path, "block.yaml", found.yaml()))
+    assert float(validate(SCALE_OUT.resolve("rail_clos"), strip(tree)).protocols["simple"].direct_base) > 50e-6
+
+
 def test_what_cannot_be_fitted(node_logs: list[Path], tmp_path: Path) -> None:
     short = written(
         tmp_path, "all_reduce.log", logs.devices(2, "Tesla A100") + logs.row("all_reduce", 2, 512, (9.0,), 2)

@@ -150,6 +150,18 @@ def test_prefetching_hides_what_is_not_late(tiered: Maker) -> None:
     assert estimate(tiered(slow)).stall > 0
 
 
+def test_routes_that_are_late_at_once_stall_once(tiered: Maker) -> None:
+    """Tables cut in four ways wait for the same drives; a rank does not wait longer than it is idle."""
+    cache = {"in": "hbm", "size": 0.01, "prefetch": 1}
+    rules = [{"match": {"name": f"big_{i}"}, "tier": "ssd", "cache": cache, "sharding": sharding}
+             for i, sharding in enumerate(("row_wise", "table_row_wise", "table_wise", "column_wise"))]  # fmt: skip
+    answer = estimate(tiered({f"{SSD}.count": 1, "plan.tables.rules": rules}))
+    late = [o for o in answer.ops if isinstance(o.op.work, RowMove)]
+    assert sum(answer.exposed(o) for o in late) > answer.iteration_time  # told apart they would add up
+    idle = answer.iteration_time - float(answer.busy("compute").max())
+    assert 0.5 * idle < answer.stall <= idle
+
+
 def test_bound_and_levers_name_the_tier(tiered: Maker) -> None:
     answer = estimate(tiered({f"{SSD}.count": 1, f"{CACHE}.size": 0.01}))
     assert answer.bound.resource == "ssd"

@@ -271,3 +271,11 @@ def test_differences() -> None:
     assert relative_update(b, b, b) == 0.0
     assert relative_update(a, b, b) == float("inf")
     assert relative_update(b + 1e-16, b, b - 1e-3) == 0.0
+
+
+def test_reduction_in_the_switch_is_run_and_counted() -> None:
+    """All-reduces that the switch does: results and bytes on every wire equal those that the Program claims."""
+    workload = cross()
+    plan = Plan(tables="row_wise", all_reduce="in_network")
+    report = check_plan(workload, plan, place(workload, plan, Layout(1, 3, in_network=0.8)))
+    assert report.failures == ()

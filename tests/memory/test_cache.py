@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from archmodel import catalogue, source
 from archmodel.memory.access import AccessDistribution, ReuseHistogram, Uniform, Zipf
 from archmodel.memory.cache import characteristic_draws, shared_misses
-from archmodel.memory.cache_exact import POLICIES, CacheError, CacheSimulator, pin
+from archmodel.memory.cache_exact import CacheSimulator, pin
+from archmodel.memory.cache_policy import POLICIES, CacheError
 
 
 def published(year: int) -> ReuseHistogram:

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archmodel.memory import cache_exact
+from archmodel.memory import cache_kernels as kernels
 from archmodel.memory.access import Zipf
-from archmodel.memory.cache_exact import CacheError, CacheSimulator, SampledDistances, StackDistances, pin, set_of
+from archmodel.memory.cache_exact import CacheSimulator, SampledDistances, StackDistances, pin, set_of
+from archmodel.memory.cache_policy import CacheError
 
 
 def reference(ids: list[int], cache_rows: int, policy: str, ways: int | None) -> list[int]:
@@ -96,6 +98,11 @@ def test_plain_python_equals_the_reference(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache_exact, "fast", lambda function: function)
         check(trace, policy, ways, size)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_bits_of_a_word_are_counted(word: int) -> None:
+    assert kernels.ones_in(word) == word.bit_count()
 
 
 def test_positions_run_out_and_are_numbered_anew() -> None:

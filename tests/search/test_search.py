@@ -210,6 +210,8 @@ def test_points_that_fail_say_why_and_the_search_goes_on(small_design: Path) -> 
     assert len(found.points.codes) == 8 and len(found.front) >= 1
     assert sum(found.reasons.values()) == 8 - int(found.points.columns["fits"].sum()) > 0
     assert any("does not fit" in reason for reason in found.reasons)
+    reasons = found.to_polars(np.arange(8))["reason"].to_list()
+    assert reasons == found.points.columns["reason"].tolist() and None in reasons
 
 
 def test_tables_are_placed_anew_and_the_plans_can_be_loaded(two_node_design: Path, tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import archmodel as am
 from archmodel.sweep import sweep as module
 from archmodel.sweep.executors import SweepError
+from archmodel.sweep.store import series
 from archmodel.sweep.sweep import opened
 
 from .conftest import AXES, BATCH, HBM, LINK
@@ -167,3 +169,12 @@ def test_memory_does_not_grow_with_the_sweep(small_design: Path, tmp_path: Path)
     small, large = peak(100_000), peak(400_000)
     assert large < 600
     assert large - small < 0.5 * 300_000 * 16 * 8 / 2**20, "half of what the rows themselves take"
+
+
+@pytest.mark.parametrize("text", [[None, "no room"], ["no room", None], [None, None], ["a", "b"], []])
+def test_text_columns_may_begin_with_nothing(text: list[str | None]) -> None:
+    """The first point of a chunk fits and a later one does not."""
+    column = np.empty(len(text), dtype=object)
+    column[:] = text
+    made = series("reason", column)
+    assert made.to_list() == text and str(made.dtype) == "String"

@@ -1,0 +1,675 @@
+"""Nodes that a model needs which is bound by memory capacity, by the tiers below HBM, at equal throughput.
+
+    python studies/mtrains.py [-o mtrains.html] [--workers 2]
+
+MTrainS (arXiv 2305.01515) says that a hierarchy of HBM, DRAM, byte-addressable and block-addressable storage-class
+memory trains models with 4 to 8 times fewer nodes at the throughput that is wanted. Its models, machines and figures
+could not be read, so the question is put to a public model: Neo's model F, 12T parameters, 24.2 TB in half precision.
+Nodes are ZionEX's. Nothing is fitted; every price and many figures of drives are assumed (designs/memories).
+
+The global batch is the same everywhere, so equal throughput is the same training run. Homes of tables fill the tiers
+from the fastest down; hot rows of all that is not in HBM are cached there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import archmodel as am
+from archmodel import catalogue, source
+
+CLAIM = (
+    "MTrainS (arXiv 2305.01515), abstract: node count down 4 to 8 times at the target throughput",
+    (4.0, 8.0),
+)
+DESIGN = "neo_f_zionex_five_tiers.yaml"
+BYSTANDER = "neo_a_zionex_16x8.yaml"
+TIERS = "system.node.host.tiers"
+ACCESS = "workload.tables.t.access"
+
+HIERARCHIES: dict[str, tuple[str, ...] | None] = {
+    "HBM": None,
+    "HBM, DDR": (),
+    "HBM, DDR, byte SCM": ("pmm",),
+    "HBM, DDR, block SCM": ("scm",),
+    "HBM, DDR, NAND": ("nand",),
+    "HBM, DDR, byte SCM, block SCM, NAND": ("pmm", "scm", "nand"),
+}
+"""Tiers of a node below host memory, by the names of the design; None: tables in HBM alone."""
+BASELINE = "HBM, DDR"
+NODES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 15, 16, 20, 24, 32, 82, 83, 84, 96)
+TARGETS = (0.05e6, 0.1e6, 0.25e6, 0.5e6, 1e6, 1.5e6, 1.75e6, 2.5e6, 4e6)
+SAID = (0.25e6, 1e6, 1.75e6, 4e6)
+"""Of the targets, those that the text speaks of."""
+TARGET = 1.75e6
+"""Of the headline, samples/s: what 16 nodes with rows of host memory cached in HBM are predicted to reach
+(designs/neo_f_zionex_16x8_cached.yaml), all rows of every table spread over all GPUs."""
+SHARDINGS = ("row_wise", "mixed")
+"""Every table spread over all GPUs; or tables whole on a node where its tiers have room for them, others spread."""
+CACHE = 0.5
+"""Share of HBM that caches take, buffers of fetched rows not counted."""
+FILLED = 0.96
+"""Share of a host tier that tables may fill (assumed, as WORKING and CACHE are)."""
+WORKING = 6e9
+"""Bytes of each HBM that tables leave to activations, inputs and buffers where some live there beside caches."""
+PAGE, FAULT = "64 KiB", "2 us"
+"""As designs/nvidia_dlrm_xlarge_1xa100_uvm_amp.yaml assumes."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One machine and plan to evaluate."""
+
+    tiers: tuple[str, ...] | None
+    nodes: int
+    sharding: str = "row_wise"
+    cache: float = CACHE
+    policy: str = "lru"
+    prefetch: int = 2
+    paged: bool = False
+    access: str = "zipf, 2021"
+    changes: tuple[tuple[str, Any], ...] = ()
+    model: str = DESIGN
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of it. Rates in samples/s, power in W, price in USD, of all nodes together."""
+
+    case: Case
+    fits: bool
+    throughput: float = 0.0
+    bound: str = ""
+    stall: float = 0.0
+    """Share of an iteration that waits for rows."""
+    served: Mapping[str, float] = field(default_factory=dict)
+    """Share of the indices that each tier serves."""
+    busy: Mapping[str, float] = field(default_factory=dict)
+    life: Mapping[str, float] = field(default_factory=dict)
+    """Days until writes wear a tier out, where they do."""
+    power: float = 0.0
+    price: float = 0.0
+    joules: float = 0.0
+    """Of a sample."""
+    usd: float = 0.0
+    """Of a million samples."""
+    why: str = ""
+
+
+# --- one case ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def base(name: str) -> am.Design:
+    return am.load(catalogue.located(name))
+
+
+def declared() -> Mapping[str, Any]:
+    """All tiers of the five-tier design."""
+    found: Mapping[str, Any] = base(DESIGN).tree["system"]["node"]["host"]["tiers"]
+    return found
+
+
+@cache
+def fitted(year: int) -> float:
+    """Exponent of the Zipf law over the model's rows that has the distinct rows of Meta's published batch of that year
+    in as many accesses."""
+    from scipy.optimize import brentq
+
+    from archmodel.memory.access import Zipf
+
+    seen = source.read(catalogue.find(f"access/meta_dlrm_{year}.yaml"))
+    draws, unique = seen["indices"] / seen["tables"], seen["unique_rows"] / seen["indices"]
+    rows = float(base(DESIGN).workload.table_arrays.num_embeddings[0])
+
+    def excess(alpha: float) -> float:
+        return float(Zipf(alpha=alpha).expected_unique(rows, draws)) / draws - unique
+
+    return float(brentq(excess, 0.8, 1.8, xtol=1e-5))
+
+
+SKEWS = ("zipf, 2022", "zipf, 2021", "zipf 1.05", "zipf 0.9", "zipf 0.7", "uniform", "histogram, 2021",
+         "histogram, 2022")  # fmt: skip
+
+
+def accessed(name: str) -> dict[str, Any]:
+    """`zipf, YEAR` (fitted to Meta's published batch), `zipf ALPHA`, `histogram, YEAR` (the batch itself: no other row
+    is ever touched) or `uniform`, as a design file writes it."""
+    kind, _, which = name.partition(" ")
+    if kind == "uniform":
+        return {"kind": "uniform"}
+    if kind == "histogram,":
+        return dict(source.read(catalogue.find(f"access/meta_dlrm_{which}.yaml")))
+    return {"kind": "zipf", "alpha": fitted(int(which)) if kind == "zipf," else float(which)}
+
+
+def homes(case: Case) -> list[tuple[str, str, int]]:
+    """(tier, sharding, tables) from the fastest tier down; what fits nowhere is in the last. All tables are of one
+    size."""
+    design = base(case.model)
+    tables, node = design.workload.table_arrays, design.system.node
+    count = len(tables)
+    if case.tiers is None:
+        return [("hbm", "row_wise", count)]
+    size = float(tables.num_embeddings[0] * (2 * tables.embedding_dim[0] + 4))  # half precision and one fp32 moment
+    assert node.host is not None
+    hbm = node.gpus * (float(np.asarray(node.device.memory.capacity)) * (1 - case.cache) - WORKING)
+    room = {"hbm": max(hbm, 0.0)}
+    room |= {name: float(np.asarray(node.host.tier(name).capacity)) * FILLED for name in ("ddr", *case.tiers)}
+    whole = {name: case.nodes * int(bytes_ // size) if case.sharding == "mixed" else 0 for name, bytes_ in room.items()}
+    whole["hbm"] = 0
+    spread = {name: int((case.nodes * bytes_ - whole[name] * size) // size) for name, bytes_ in room.items()}
+    lower = sum(whole.values()) + sum(n for name, n in spread.items() if name != "hbm")
+    spread["hbm"] = min(spread["hbm"], max(count - lower, 0))  # HBM is for caches where others have room
+    found, left = [], count
+    for name in room:
+        for sharding, most in (("table_row_wise", whole[name]), ("row_wise", spread[name])):
+            taken = min(most, left)
+            found.append((name, sharding, taken))
+            left -= taken
+    if left:
+        found.append((name, "row_wise", left))
+    return [group for group in found if group[2]]
+
+
+def plan_of(case: Case) -> dict[str, Any]:
+    """`plan.tables` with every table in its tier; all tables outside HBM have caches of the same size there."""
+    groups = homes(case)
+    design = base(case.model)
+    devices = design.system.node.gpus
+    budget = case.cache * float(np.asarray(design.system.gpu.memory.capacity))
+    cached = {s: sum(n for tier, of, n in groups if of == s and tier != "hbm") for s in ("table_row_wise", "row_wise")}
+    ranks = {"table_row_wise": devices, "row_wise": devices * case.nodes}
+    on_rank = {"table_row_wise": ceil(cached["table_row_wise"] / case.nodes), "row_wise": cached["row_wise"]}
+    share = sum(on_rank[s] / ranks[s] for s in ranks)
+    cache_plan: dict[str, Any] = {"in": "hbm", "policy": case.policy, "prefetch": case.prefetch}
+    if case.paged:
+        cache_plan |= {"page": PAGE, "ways": None}
+    assign: dict[str, Any] = {}
+    for tier, sharding, n in groups:
+        entry: dict[str, Any] = {"tier": tier, "sharding": sharding}
+        if tier != "hbm":
+            entry["cache"] = {**cache_plan, "size": f"{budget / share / ranks[sharding]:.0f} B"}
+        assign |= {f"t_{i}": entry for i in range(len(assign), len(assign) + n)}
+    return {"default": {"sharding": "row_wise", "dtype": "fp16", "optimizer": "rowwise_adagrad"}, "assign": assign}
+
+
+def bystander(case: Case) -> dict[str, Any]:
+    """`plan.tables` of model A, whose thousand tables are placed by the package."""
+    size = f"{case.cache * float(np.asarray(base(case.model).system.gpu.memory.capacity)):.0f} B"
+    rows = {"in": "hbm", "size": size, "prefetch": case.prefetch}
+    return {
+        "default": {
+            "sharding": "auto", "tier": "auto", "dtype": "fp16", "optimizer": "rowwise_adagrad", "cache": rows,
+        }
+    }  # fmt: skip
+
+
+def design_of(case: Case) -> am.Design:
+    """Raises DesignError for a plan that cannot be followed."""
+    tiers = case.tiers or ()
+    whole: dict[str, Any] = {
+        "system.nodes": case.nodes,
+        TIERS: {name: declared()[name] for name in tiers},
+        "plan.tables": plan_of(case) if case.model == DESIGN else bystander(case),
+    }
+    if case.model == DESIGN:
+        whole[ACCESS] = accessed(case.access)
+    if case.paged:
+        whole["system.node.host.link.fault_time"] = FAULT
+    return base(case.model).with_(whole | dict(case.changes))
+
+
+def answered(case: Case) -> Answer:
+    try:
+        found = am.estimate(design_of(case))
+    except am.ArchmodelError as error:
+        return Answer(case, False, why=str(error))
+    system, cost, energy = found.design.system, found.cost, found.energy
+    assert cost is not None
+    assert energy is not None
+    assert system.economics is not None
+    host = system.node.host
+    assert host is not None
+    indices = sum(c.indices for c in found.caches.values())
+    missed = sum(c.fetched for c in found.caches.values()) / indices if indices else 0.0
+    read = {name: use.read for name, use in found.tiers.items()}
+    below = sum(read.values()) or 1.0
+    return Answer(
+        case,
+        found.fits,
+        found.throughput,
+        found.bound.resource,
+        found.stall / found.iteration_time,
+        {} if case.paged else {"hbm": 1.0 - missed, **{name: missed * b / below for name, b in read.items()}},
+        {name: float(use.busy) for name, use in found.tiers.items()},
+        {name: float(u.lifetime_days) for name, u in found.tiers.items() if np.isfinite(u.lifetime_days)},
+        float(energy.power),
+        float(cost.capital) / found.iteration_time * float(system.economics.lifetime),
+        float(energy.per_sample),
+        float(cost.per_million_samples),
+        "" if found.fits else "; ".join(need.remedy for need in found.memory.values() if need.remedy),
+    )
+
+
+def evaluated(cases: Iterable[Any], workers: int, what: str, function: Callable[[Any], Any] = answered) -> list[Any]:
+    """`function` of all cases, on so many processes; progress on stderr."""
+    wanted = list(cases)
+    found: list[Any] = []
+    begin = time.perf_counter()
+
+    def tell(answer: Any) -> None:
+        found.append(answer)
+        if len(found) % 10 == 0 or len(found) == len(wanted):
+            spent = time.perf_counter() - begin
+            print(f"{what}: {len(found)} of {len(wanted)}, {spent:.0f} s", file=sys.stderr, flush=True)
+
+    if workers > 1 and len(wanted) > 1:
+        with ProcessPoolExecutor(workers) as pool:
+            for answer in pool.map(function, wanted, chunksize=2):
+                tell(answer)
+    else:
+        for case in wanted:
+            tell(function(case))
+    return found
+
+
+# --- nodes by throughput ----------------------------------------------------------------------------------------
+
+
+def room_for(tiers: tuple[str, ...] | None) -> float:
+    """The least nodes whose capacity is that of the tables: nothing below is tried."""
+    design = base(DESIGN)
+    tables, node = design.workload.table_arrays, design.system.node
+    size = float((tables.num_embeddings * (2 * tables.embedding_dim + 4)).sum())
+    assert node.host is not None
+    one = node.gpus * float(np.asarray(node.device.memory.capacity))
+    if tiers is not None:
+        one += sum(float(np.asarray(node.host.tier(name).capacity)) for name in ("ddr", *tiers))
+    return size / one
+
+
+def grid(nodes: Sequence[int] = NODES, most: int = 16) -> list[Case]:
+    """Numbers of nodes to try of each hierarchy: up to `most` times those that capacity asks for."""
+    found = []
+    for tiers in HIERARCHIES.values():
+        least = room_for(tiers)
+        for n in nodes:
+            if least <= n <= max(least * (1.2 if tiers is None else 2.3), most):
+                found += [Case(tiers, n, s) for s in (SHARDINGS if tiers is not None else SHARDINGS[:1])]
+    return found
+
+
+def name_of(tiers: tuple[str, ...] | None) -> str:
+    return next(name for name, these in HIERARCHIES.items() if these == tiers)
+
+
+def best(found: Iterable[Answer]) -> dict[tuple[str, int], Answer]:
+    """Of each hierarchy and number of nodes the faster plan that fits."""
+    kept: dict[tuple[str, int], Answer] = {}
+    for answer in found:
+        key = name_of(answer.case.tiers), answer.case.nodes
+        if answer.fits and (key not in kept or answer.throughput > kept[key].throughput):
+            kept[key] = answer
+    return kept
+
+
+def least(found: Mapping[tuple[str, int], Answer], hierarchy: str, target: float) -> Answer | None:
+    """The fewest nodes that fit and reach `target` samples/s; None where none of those tried do."""
+    reach = [a for (name, _), a in found.items() if name == hierarchy and a.throughput >= target]
+    return min(reach, key=lambda a: a.case.nodes, default=None)
+
+
+# --- sensitivity ------------------------------------------------------------------------------------------------
+
+MEMORY = TIERS + ".{}.memory."
+HELD = {("pmm",): 4, ("scm",): 8}
+"""Nodes with which assumptions are varied, by hierarchy: those of the headline or near them."""
+
+
+def variations() -> list[tuple[str, str, Case]]:
+    """(assumption, value, case) of everything that is varied, around both hierarchies of `HELD`."""
+    found = []
+    for tiers, nodes in HELD.items():
+        at = Case(tiers, nodes)
+        drive = MEMORY.format(tiers[0])
+        host = base(DESIGN).system.node.host
+        assert host is not None
+        memory = host.tier(tiers[0]).memory
+        found.append(("as assumed", "", at))
+        found += [("access", skew, replace(at, access=skew)) for skew in SKEWS if skew != at.access]
+        found += [("cache, share of HBM", f"{share:.0%}", replace(at, cache=share)) for share in (0.05, 0.1, 0.25)]
+        found += [("policy", policy, replace(at, policy=policy)) for policy in ("fifo", "lfu")]
+        ahead = {0: "on demand", 1: "1 batch ahead"}
+        found += [("prefetch", label, replace(at, prefetch=n)) for n, label in ahead.items()]
+        paged_ = replace(at, prefetch=0, paged=True, cache=CACHE / 2)
+        found.append(("demand paging", f"{PAGE} pages", paged_))
+        for name in ("write_bandwidth", "bandwidth") if tiers == ("pmm",) else ("write_iops", "read_iops"):
+            value = float(np.max(np.asarray(getattr(memory, name))))
+            found += [
+                (f"{name} of a memory", f"x{by:g}", replace(at, changes=((drive + name, value * by),)))
+                for by in ((0.5, 2.0) if name != "bandwidth" else (0.5,))
+            ]
+        for batch in (16_384, 131_072):
+            found.append(("global batch", f"{batch:,}", replace(at, changes=(("workload.global_batch", batch),))))
+        found.append(("NIC", "100 Gbit/s", replace(at, changes=(("system.node.nic.bandwidth", "100 Gbit/s"),))))
+        found.append(("sharding", "mixed", replace(at, sharding="mixed")))
+    return found
+
+
+SKEW_NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
+
+
+def fewest(question: tuple[str, str]) -> Answer | None:
+    """Of (hierarchy, access): the fewest of SKEW_NODES that reach TARGET, tried from below once the most do."""
+    hierarchy, access = question
+    tiers = HIERARCHIES[hierarchy]
+    nodes = [n for n in SKEW_NODES if n >= room_for(tiers)]
+
+    def reached(n: int) -> Answer | None:
+        for sharding in reversed(SHARDINGS):
+            found = answered(Case(tiers, n, sharding, access=access))
+            if found.fits and found.throughput >= TARGET:
+                return found
+        return None
+
+    most = reached(nodes[-1])
+    return most and next((a for n in nodes[:-1] if (a := reached(n)) is not None), most)
+
+
+def paging() -> list[tuple[str, Case]]:
+    """Host memory below HBM on the 16 nodes that it takes: in software ahead, on demand, and by the driver's pages."""
+    at = Case((), 16)
+    return [
+        ("rows, 2 batches ahead", at),
+        ("rows, on demand", replace(at, prefetch=0)),
+        (f"pages of {PAGE}, on demand", replace(at, prefetch=0, paged=True)),
+    ]
+
+
+def others() -> list[Case]:
+    """Neo's model A, 793B parameters, bound by compute and network: what fewer nodes cost it."""
+    return [Case((), n, model=BYSTANDER, cache=0.1) for n in (6, 8, 16, 32)]
+
+
+def by_skew(workers: int = 1, skews: Sequence[str] = SKEWS) -> dict[tuple[str, str], Answer | None]:
+    """The headline's question once more for every distribution of accesses."""
+    asked = [(hierarchy, skew) for skew in skews for hierarchy in list(HIERARCHIES)[1:4]]
+    return dict(zip(asked, evaluated(asked, workers, "nodes by skew", fewest), strict=True))
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that is printed and drawn."""
+
+    answers: dict[tuple[str, int], Answer]
+    tried: list[Answer]
+    varied: list[tuple[str, str, Answer]]
+    skewed: dict[tuple[str, str], Answer | None]
+    """Fewest nodes by hierarchy and access."""
+    paged: list[tuple[str, Answer]]
+    others: list[Answer]
+
+
+def studied(workers: int = 1) -> Study:
+    tried = evaluated(grid(), workers, "nodes by throughput")
+    wanted = variations()
+    varied = evaluated([case for _, _, case in wanted], workers, "assumptions")
+    pages = paging()
+    paged = evaluated([case for _, case in pages], 1, "paging")
+    return Study(
+        best(tried),
+        tried,
+        [(what, value, answer) for (what, value, _), answer in zip(wanted, varied, strict=True)],
+        by_skew(workers),
+        [(name, answer) for (name, _), answer in zip(pages, paged, strict=True)],
+        evaluated(others(), workers, "model A"),
+    )
+
+
+# --- output -----------------------------------------------------------------------------------------------------
+
+
+def reduction(found: Mapping[tuple[str, int], Answer], hierarchy: str, target: float) -> float | None:
+    """Times fewer nodes than HBM and DDR; None where either does not reach the target."""
+    one, other = least(found, BASELINE, target), least(found, hierarchy, target)
+    return None if one is None or other is None else one.case.nodes / other.case.nodes
+
+
+def skew_lines(study: Study) -> list[list[str]]:
+    """Of each access: nodes with DDR, with byte SCM, with block SCM, and the share of the indices that HBM serves with
+    block SCM on the nodes of `HELD`."""
+    hits = {a.case.access: a.served["hbm"] for _, _, a in study.varied
+            if a.fits and a.case == Case(("scm",), HELD["scm",], access=a.case.access)}  # fmt: skip
+    found = []
+    for skew in dict.fromkeys(access for _, access in study.skewed):
+        here = [a for (_, access), a in study.skewed.items() if access == skew]
+        counts = [str(a.case.nodes) if a else f"over {SKEW_NODES[-1]}" for a in here]
+        found.append([skew, *counts, f"{hits[skew]:.1%}" if skew in hits else ""])
+    return found
+
+
+def headline_rows(found: Mapping[tuple[str, int], Answer], target: float) -> list[list[str]]:
+    rows = []
+    for name in HIERARCHIES:
+        a = least(found, name, target)
+        if a is None:
+            rows.append([name, "none tried", *[""] * (len(HEADER) - 2)])
+            continue
+        times = reduction(found, name, target)
+        life = ", ".join(f"{k} {days / 365:,.1f} y" for k, days in a.life.items())
+        served = ", ".join(f"{k} {share:.2%}" for k, share in a.served.items() if share)
+        rows.append(
+            [
+                name, str(a.case.nodes), f"{times:.1f}x" if times else "", f"{a.throughput / 1e6:.2f}",
+                a.case.sharding, a.bound, f"{a.stall:.0%}", served, life, f"{a.power / 1e3:,.0f}",
+                f"{a.price / 1e6:,.2f}", f"{a.joules:.4f}", f"{a.usd:.4f}",
+            ]
+        )  # fmt: skip
+    return rows
+
+
+HEADER = ["tiers of a node", "nodes", "fewer", "Msample/s", "sharding", "bound", "stall", "rows from", "worn out in",
+          "kW", "MUSD", "J/sample", "USD/Msample"]  # fmt: skip
+
+
+def differences(study: Study) -> list[str]:
+    """What is published, what comes out here, and why they differ; figures from the study itself."""
+    found = study.answers
+    low, high = CLAIM[1]
+
+    def said(name: str) -> str:
+        each = [f"{r:.1f} at {t / 1e6:g} M" for t in SAID if (r := reduction(found, name, t)) is not None]
+        return f"{name}: {', '.join(each) or 'no target reached by both'}"
+
+    alone, ddr = least(found, "HBM", TARGET / 2), least(found, BASELINE, TARGET / 2)
+    lines = [
+        f"Published: {CLAIM[0]}. Its models, machines and baseline are not public in a form that we could read.",
+        f"Predicted, times fewer nodes than {BASELINE} by samples/s. "
+        + ". ".join(map(said, list(HIERARCHIES)[2:]))
+        + ".",
+    ]
+    if alone and ddr:
+        most = max(a.throughput for (name, _), a in found.items() if name == "HBM") / 1e6
+        lines.append(
+            f"In HBM alone the model takes {alone.case.nodes} nodes, with host memory {ddr.case.nodes} "
+            f"({alone.case.nodes / ddr.case.nodes:.1f} times fewer). No table fits the HBM of a node, so all are "
+            f"spread over all GPUs, which reaches {most:.2f} Msample/s at most."
+        )
+    for name in list(HIERARCHIES)[2:4]:
+        times = reduction(found, name, TARGET)
+        if times is not None:
+            inside = "inside" if low <= times <= high else "below" if times < low else "above"
+            lines.append(f"At {TARGET / 1e6:g} Msample/s {name} is {times:.1f}, {inside} what is published.")
+    lines += [
+        "How many times fewer is above all a matter of the throughput that is wanted: the fewer samples/s, the further "
+        "down rows may lie. A figure without its target, access distribution and nodes says little.",
+        "Skew decides. With what Meta's published batches imply, HBM serves nearly all indices, slow tiers the rest. "
+        "With little skew host memory is as good as any. How rows come back from batch to batch is not published. Zipf "
+        "laws fitted to one batch extend to all rows; the histogram itself has no further rows, so everything that is "
+        "ever used fits into caches, the best that can be.",
+        "Drives are bound by small writes: every row that training fetches it changes and sends home. NAND reads and "
+        "writes 4 KiB for a row of 516 B and is worn out long before a node is written off.",
+        "Tables that are spread over all GPUs make every NIC carry the pooled vectors of the whole batch, however many "
+        "nodes there are: fewer nodes are no slower, until a tier is. Tables whole on a node gain with nodes, and 16 "
+        "nodes with host memory, which capacity asks for anyway, are then faster than is wanted here.",
+        "Prices and half of the drives' figures are assumed; the price of DDR is in that of a node, of HBM alone too. "
+        "Persistent memory shares channels with DDR, which is not modelled; Optane is no longer sold.",
+    ]
+    return lines
+
+
+def hit(answer: Answer) -> str:
+    return f"{answer.served['hbm']:.2%} from HBM" if answer.served else "pages"
+
+
+def text(study: Study) -> str:
+    lines = [f"Neo's model F, {TARGET / 1e6:g} Msample/s and more, global batch {base(DESIGN).workload.global_batch:,}"]
+    for row in (HEADER, *headline_rows(study.answers, TARGET)):
+        lines.append(f"{row[0]:37s}" + " ".join(f"{cell:>10s}" for cell in row[1:4] + row[5:7] + row[9:]))
+        if row is not HEADER and row[7]:
+            lines.append(f"        rows from {row[7]}; worn out in: {row[8] or 'never'}")
+    lines.append(f"\nfewest nodes by samples/s{'':12s}" + "".join(f"{t / 1e6:>8g}M" for t in TARGETS))
+    for name in HIERARCHIES:
+        counts = [least(study.answers, name, t) for t in TARGETS]
+        lines.append(f"{name:37s}" + "".join(f"{a.case.nodes if a else '-':>9}" for a in counts))
+    lines.append(f"\nnodes for {TARGET / 1e6:g} Msample/s by access: DDR, byte SCM, block SCM; hits in HBM on 8 nodes")
+    lines += [f"  {a:24s}{b:>16s}{c:>16s}{d:>16s}{e:>9s}" for a, b, c, d, e in skew_lines(study)]
+    for tiers, nodes in HELD.items():
+        lines.append(f"\nMsample/s of {nodes} nodes with {name_of(tiers)}")
+        for what, value, a in study.varied:
+            if a.case.tiers == tiers:
+                hits = f"{a.bound}, stall {a.stall:.0%}, {hit(a)}"
+                shown = f"{a.throughput / 1e6:7.3f}  {hits}" if a.fits else f"does not fit: {a.why}"
+                lines.append(f"  {what:28s}{value:20s}{shown}")
+    lines.append("\n16 nodes with host memory, Msample/s")
+    lines += [f"  {name:32s}{a.throughput / 1e6:7.3f}  {a.bound}" for name, a in study.paged]
+    lines.append("\nNeo's model A, 793B parameters, 638 MFLOP: Msample/s")
+    for a in study.others:
+        shown = f"{a.throughput / 1e6:7.3f}  {a.bound}" if a.fits else f"does not fit: {a.why}"
+        lines.append(f"  {a.case.nodes:3d} nodes, {name_of(a.case.tiers):24s}{shown}")
+    return "\n".join([*lines, "", *(f"- {line}" for line in differences(study))])
+
+
+STYLE = """body{font-family:sans-serif;max-width:1100px;margin:1em auto;padding:0 .8em;line-height:1.4}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85em}td,th{padding:.2em .6em;
+border-bottom:1px solid #ccc;text-align:right;vertical-align:top}td:first-child,th:first-child{text-align:left}"""
+
+
+def figures(study: Study) -> list[Any]:
+    from plotly import graph_objects as go
+
+    low = {"orientation": "h", "y": -0.25}
+    layout = {"legend": low, "margin": {"l": 60, "r": 20}, "title": {"font": {"size": 15}}}
+
+    def titled(title: str, **more: Any) -> Any:
+        return go.Figure(layout={**layout, "title": {**layout["title"], "text": title}, **more})
+
+    curve = titled("Msample/s by nodes, where the model fits")
+    for name in HIERARCHIES:
+        here = sorted((n, a.throughput / 1e6) for (h, n), a in study.answers.items() if h == name)
+        curve.add_scatter(x=[n for n, _ in here], y=[t for _, t in here], mode="lines+markers", name=name)
+    curve.add_hline(y=TARGET / 1e6, line_dash="dot")
+    curve.update_xaxes(type="log", title="nodes of 8 GPUs")
+    curve.update_yaxes(type="log")
+
+    fewer = titled("times fewer nodes (gray: published)")
+    for name in list(HIERARCHIES)[2:]:
+        pairs = [(t / 1e6, reduction(study.answers, name, t)) for t in TARGETS]
+        fewer.add_scatter(x=[t for t, r in pairs if r], y=[r for _, r in pairs if r], mode="lines+markers", name=name)
+    fewer.add_hrect(y0=CLAIM[1][0], y1=CLAIM[1][1], fillcolor="gray", opacity=0.2, line_width=0)
+    fewer.update_xaxes(type="log", title="wanted Msample/s")
+    fewer.update_yaxes(type="log")
+
+    found = [curve, fewer]
+    for tiers, nodes in HELD.items():
+        here_ = [(what, value, a) for what, value, a in study.varied if a.case.tiers == tiers and a.fits]
+        bars = titled(f"Msample/s of {nodes} nodes, {name_of(tiers)}", height=700)
+        labels = [f"{what} {value}".strip() for what, value, _ in here_]
+        hits = [f"{a.bound}, {hit(a)}" for *_, a in here_]
+        bars.add_bar(y=labels, x=[a.throughput / 1e6 for *_, a in here_], orientation="h", hovertext=hits)
+        bars.update_yaxes(autorange="reversed", automargin=True)
+        found.append(bars)
+    dollars = titled(f"power and price for {TARGET / 1e6:g} Msample/s", barmode="group")
+    chosen = [(name, a) for name in HIERARCHIES if (a := least(study.answers, name, TARGET)) is not None]
+    for label, values in (("power, 10 kW", [a.power / 1e4 for _, a in chosen]),
+                          ("price, MUSD", [a.price / 1e6 for _, a in chosen])):  # fmt: skip
+        dollars.add_bar(y=[n for n, _ in chosen], x=values, name=label, orientation="h")
+    dollars.update_yaxes(autorange="reversed", automargin=True)
+    found.append(dollars)
+    return found
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    from html import escape
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<div class='wide'><table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table></div>"
+
+
+def page(study: Study) -> str:
+    """One HTML page: the claim and what differs, tables, plots."""
+    from html import escape
+
+    from plotly.io import to_html
+
+    counts = [
+        [name, *(str(a.case.nodes) if (a := least(study.answers, name, t)) else "-" for t in TARGETS)]
+        for name in HIERARCHIES
+    ]
+    pages = [[name, f"{a.throughput / 1e6:.3f}", a.bound, f"{a.stall:.0%}"] for name, a in study.paged]
+    other = [[name_of(a.case.tiers), str(a.case.nodes), f"{a.throughput / 1e6:.3f}" if a.fits else "does not fit",
+              a.bound if a.fits else ""] for a in study.others]  # fmt: skip
+    parts = [
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>Nodes by memory tiers</title><style>{STYLE}</style></head><body>",
+        "<h1>Nodes by memory tiers</h1>",
+        "<p>" + escape((__doc__ or "").split("\n\n")[2].replace("\n", " ")) + "</p>",
+        "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in differences(study)) + "</ul>",
+        f"<h2>Fewest nodes that fit and reach {TARGET / 1e6:g} Msample/s</h2>",
+        html_table(HEADER, headline_rows(study.answers, TARGET)),
+        "<h2>Fewest nodes by throughput wanted</h2>",
+        html_table(["Msample/s", *(f"{t / 1e6:g}" for t in TARGETS)], counts),
+        "<h2>By distribution of accesses</h2>",
+        html_table(["access", "HBM, DDR", "byte SCM", "block SCM", "hits in HBM, 8 nodes"], skew_lines(study)),
+        "<h2>Host memory on 16 nodes: rows ahead, on demand, and demand paging</h2>",
+        html_table(["", "Msample/s", "bound", "stall"], pages),
+        "<h2>A model that is not bound by capacity: Neo's model A</h2>",
+        html_table(["tiers of a node", "nodes", "Msample/s", "bound"], other),
+    ]
+    for index, figure in enumerate(figures(study)):
+        drawn = to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"figure{index}",
+                        config={"responsive": True})  # fmt: skip
+        parts.append(f"<div class='wide'>{drawn}</div>")
+    return "\n".join([*parts, "</body></html>"])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=Path("mtrains.html"), help="the page to write")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    chosen = parser.parse_args(arguments)
+    begin = time.perf_counter()
+    study = studied(chosen.workers)
+    print(text(study))
+    chosen.output.write_text(page(study), encoding="utf-8")
+    print(f"\nfigures in {chosen.output}; {time.perf_counter() - begin:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
