@@ -5,8 +5,8 @@ beside it on its rank. A kernel beside a collective runs at t_alone / t_left, it
 what the endpoint leaves; a collective beside a kernel at the share of memory bandwidth that it gets. Rates change when
 an op starts or ends, and nowhere else, so times are exact for the model.
 
-One design point at a time; ranks are simulated together, one for all that are alike: that take the same times, alone and
-beside each other, and wait for the same ranks.
+One design point at a time; ranks are simulated together, one for all that are alike: that take the same times, alone
+and beside each other, and wait for the same ranks.
 """
 
 from __future__ import annotations
