@@ -13,7 +13,8 @@ asks for a_i, its part of the whole: if a_i + used_j exceeds the bandwidth B,
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,13 @@ from pydantic import BaseModel
 
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
-from archmodel.components.endpoint import Endpoint, left_for_compute
+from archmodel.components.endpoint import left_for_compute
 from archmodel.estimate.driving import driven
 from archmodel.estimate.knobs import points
 from archmodel.estimate.price import Machine, price
 from archmodel.estimate.sharing import Shared, SharedTimeline, simulate, stacked
 from archmodel.program import AllToAll, Collective, Program
-from archmodel.quantities import Array, Num
+from archmodel.quantities import Array
 from archmodel.system import System
 
 if TYPE_CHECKING:
@@ -57,7 +58,14 @@ def machine_of(program: Program, system: System, device: Device | None = None, a
 def sharing(design: Design, system: System, prices: list[Breakdown]) -> tuple[list[Breakdown], SharedTimeline]:
     """Prices with what sharing adds to them (part "contention"), and the timeline, over all design points."""
     shape = points(system)
-    timelines = [simulate_point(design, at_point(system, index, shape)) for index in np.ndindex(shape)]
+    lifo = design.plan.collective_order == "lifo"
+    known = _priced(design.program, system, prices)
+    timelines = []
+    for index in np.ndindex(shape):
+        here = known.at(index, shape)
+        timelines.append(
+            simulate(design.program, shares(design.program, at_point(system, index, shape), here), lifo=lifo)
+        )
     timeline = stacked(timelines, shape)
     longer = []
     for own, took in zip(prices, timeline.times, strict=True):
@@ -80,18 +88,45 @@ def makespan(design: Design, iterations: int = 2) -> float:
     return float(timeline.period) * iterations
 
 
-def shares(program: Program, system: System) -> Shared:
-    """Times alone and slow-downs of a scalar system."""
+@dataclass(frozen=True)
+class Priced:
+    """Seconds of every op alone, and bytes of memory that the collectives among them take, (..., ranks) or (..., 1)."""
+
+    alone: tuple[Array, ...]
+    memory_bytes: dict[int, Array]
+
+    def at(self, index: tuple[int, ...], shape: tuple[int, ...]) -> Priced:
+        """Those of one design point."""
+
+        def one(values: Array) -> Array:
+            return np.asarray(np.broadcast_to(values, (*shape, values.shape[-1]))[index])
+
+        return Priced(tuple(one(a) for a in self.alone), {j: one(x) for j, x in self.memory_bytes.items()})
+
+
+def _priced(program: Program, system: System, prices: Sequence[Breakdown]) -> Priced:
+    """Over all design points at once."""
+    endpoint = system.node.endpoint
+    taken = {}
+    if endpoint is not None and not endpoint.occupies_compute:
+        machine = machine_of(program, system)
+        works = {j: op.work for j, op in enumerate(program.ops) if isinstance(op.work, AllToAll | Collective)}
+        taken = {j: np.atleast_1d(driven(work, machine, endpoint).memory_bytes) for j, work in works.items()}
+    return Priced(tuple(np.atleast_1d(np.asarray(p.total)) for p in prices), taken)
+
+
+def shares(program: Program, system: System, priced: Priced | None = None) -> Shared:
+    """Times alone and slow-downs of a scalar system. `priced`: where its ops have been priced already."""
     machine = machine_of(program, system)
-    prices = [price(op.work, machine) for op in program.ops]
-    alone = tuple(np.atleast_1d(np.asarray(p.total)) for p in prices)
+    if priced is None:
+        priced = _priced(program, system, [price(op.work, machine) for op in program.ops])
+    alone = priced.alone
     endpoint = system.node.endpoint
     if endpoint is None:
         return Shared(alone)
     if endpoint.occupies_compute:
         return Shared(alone, takes_turns=True)
-    works = {j: op.work for j, op in enumerate(program.ops) if isinstance(op.work, AllToAll | Collective)}
-    used = {j: np.atleast_1d(_used(work, machine, endpoint, alone[j])) for j, work in works.items()}
+    used = {j: _ratio(taken, alone[j], 0.0) for j, taken in priced.memory_bytes.items()}  # B/s on average over its time
     if endpoint.reserved:
         used = {j: np.zeros(1) for j in used}  # what it takes is gone already
     if not any(np.any(u) for u in used.values()) and not (endpoint.cores_taken and not endpoint.reserved):
@@ -100,12 +135,6 @@ def shares(program: Program, system: System) -> Shared:
     cores = 0 if endpoint.reserved else endpoint.cores_taken
     competes = endpoint.memory_share is None
     return _slow_downs(program, machine, alone, kernels, used, cores, competes)
-
-
-def _used(work: Collective | AllToAll, machine: Machine, endpoint: Endpoint, seconds: Array) -> Num:
-    """B/s of memory that a collective takes, on average over its time."""
-    bytes_ = np.asarray(driven(work, machine, endpoint).memory_bytes)
-    return _ratio(bytes_, seconds, 0.0)
 
 
 def _ratio(a: Array, b: Array, otherwise: float) -> Array:

@@ -5,7 +5,8 @@ beside it on its rank. A kernel beside a collective runs at t_alone / t_left, it
 what the endpoint leaves; a collective beside a kernel at the share of memory bandwidth that it gets. Rates change when
 an op starts or ends, and nowhere else, so times are exact for the model.
 
-One design point at a time; ranks are simulated together, or one for all where they are alike.
+One design point at a time; ranks are simulated together, one for all that are alike: that take the same times, alone
+and beside each other, and wait for the same ranks.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from archmodel.estimate.timeline import Dependencies, Timeline
-from archmodel.program import Program
+from archmodel.program import Group, Program
 from archmodel.quantities import Array
 
+Ints = npt.NDArray[np.int64]
 _ITERATIONS = (4, 12)  # fewest, most
 _SETTLED = 1e-9
 
@@ -73,17 +75,31 @@ def simulate(program: Program, shared: Shared, *, lifo: bool = False, iterations
     return run.timeline(last, period)
 
 
+def _alike(shared: Shared, groups: set[Group | None], ranks: int) -> tuple[Ints, Ints]:
+    """Ranks that stand for all that are alike, and which of them stands for each rank."""
+    tables = [*shared.slowed.values(), *shared.starved.values()]
+    rows = [*shared.alone, *(row for table in tables for row in table.values())]
+    columns = np.stack([np.broadcast_to(row, ranks) for row in rows]) if rows else np.zeros((1, ranks))
+    _, first, of = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    if len(first) > 1 and not groups <= {None, "world"}:
+        return np.arange(ranks), np.arange(ranks)  # ranks that are alike may wait for others that are not
+    return first, of.reshape(-1)
+
+
 class _Run:
-    """State of a simulation. Lanes are ranks, or one for all."""
+    """State of a simulation. Lanes are ranks, one for all that are alike."""
 
     def __init__(self, program: Program, shared: Shared, lifo: bool) -> None:
         self.program = program
         self.shared = shared
         queued = ("scale_up", "scale_out") if lifo else ()
         self.d = Dependencies.of(program, queued)
-        self.lanes = max((len(a) for a in shared.alone), default=1)
+        self.ranks = max((len(a) for a in shared.alone), default=1)
+        self.lane_rank, self.lane_of = _alike(shared, set(self.d.op_groups), self.ranks)
+        self.lanes = len(self.lane_rank)
         self.ops = len(program.ops)
-        self.alone = np.stack([np.broadcast_to(a, self.lanes) for a in shared.alone]) if self.ops else np.zeros((0, 1))
+        alone = [np.broadcast_to(a, self.ranks)[self.lane_rank] for a in shared.alone]
+        self.alone = np.stack(alone) if self.ops else np.zeros((0, 1))
         self.streams = [self._streams(i) for i in range(self.ops)]
         self.members = [self._groups(i) for i in range(self.ops)]
         self.start: list[Array] = []
@@ -99,6 +115,8 @@ class _Run:
         group = self.d.op_groups[i]
         if group is None or self.lanes == 1:
             return [[lane] for lane in range(self.lanes)]
+        if group == "world":
+            return [list(range(self.lanes))]
         return [[int(r) for r in row] for row in self.program.layout.members(group)]
 
     # --- the simulation ---------------------------------------------------------------------------------------
@@ -194,7 +212,7 @@ class _Run:
         for _, j in active:
             if j != i and j in table:
                 values = table[j]
-                slower += float(values[lane if len(values) > 1 else 0]) - 1.0
+                slower += float(values[self.lane_rank[lane] if len(values) > 1 else 0]) - 1.0
         return 1.0 / slower
 
     # --- the answer ---------------------------------------------------------------------------------------------
@@ -206,7 +224,8 @@ class _Run:
         even = [len(a) == 1 for a in self.shared.alone]
 
         def rows(values: npt.NDArray[np.float64]) -> tuple[Array, ...]:
-            return tuple(row[:1] if one and self.lanes == 1 else row for row, one in zip(values, even, strict=True))
+            values = values[:, self.lane_of]
+            return tuple(row[:1] if one and self.ranks == 1 else row for row, one in zip(values, even, strict=True))
 
         latency = float(end.max(initial=0.0) - start.min(initial=np.inf)) if self.ops else 0.0
         return SharedTimeline(
