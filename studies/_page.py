@@ -126,7 +126,7 @@ def bars(
         },
         **across(marks or {}, "x", log=axis.get("type") == "log"),
     }  # fmt: skip
-    narrow = {"yaxis.ticktext": labels(list(names), 18), "yaxis.tickfont.size": 9}
+    narrow = {"yaxis.ticktext": labels(list(names), 26), "yaxis.tickfont.size": 9}
     height = 120 + (26 if marks else 0) + max(thick, 24) * len(names)
     return Figure(name, title, takeaway, data, layout, height=height, narrow=narrow, note=note)
 

@@ -20,7 +20,7 @@ from archmodel.estimate.result import Estimate
 from archmodel.quantities import show
 from archmodel.report.html import scoreboard as board
 from archmodel.report.html.figure import Figure, seconds_axis
-from archmodel.report.html.palette import SIMILAR, colour
+from archmodel.report.html.palette import RESOURCES, SERIES, SIMILAR, colour
 from archmodel.report.html.stack import pieces
 from archmodel.report.html.table import Cell, Table, count, quantity, share
 from archmodel.report.words import plural, signed
@@ -154,7 +154,7 @@ def by_resource() -> Figure:
         "resources", "The critical path, by what it waits for", said, [short(n) for n in found],
         {k.replace("_", " "): [sum(of.get(s, 0.0) for s in alike[k]) for of in shares] for k in keys},
         {"tickformat": ".0%", "range": [0, 1], "title": {"text": "share of the critical path"}}, stacked=True,
-        colours={k.replace("_", " "): colour(k) for k in keys},
+        colours={k.replace("_", " "): colour(k) if k in RESOURCES else SERIES[3] for k in keys},
         note="Memory with L2, compute with sorting, latency with launches.",
     )  # fmt: skip
 
