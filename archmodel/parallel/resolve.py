@@ -90,10 +90,11 @@ def resolve(
     cost = global_batch * (tables.pooling_factor * sectors(width * element) + width * wire)
     written = entries.column("tier")
     kept = _kept(entries, size, written, layout)
-    tier = tiers(written, sharding, size, cost, layout, capacity, kept)
+    free = 1.0 - float(plan.memory_reserve)
+    tier = tiers(written, sharding, size, cost, layout, {**capacity, "hbm": capacity["hbm"] * free}, kept)
     cache = _caches(entries, tier, capacity)
     pieces = _pieces(entries, sharding, layout)
-    usable = np.array([capacity[t] for t in tier]) * (1.0 - float(plan.memory_reserve)) if len(tables) else size
+    usable = np.array([capacity[t] for t in tier]) * free if len(tables) else size
     sharding, pieces = kinds_and_pieces(sharding, pieces, tables, tier, size, cost, usable, layout, global_batch)
     load = np.zeros(layout.ranks) if other_load is None else other_load
     placement = _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable, load)

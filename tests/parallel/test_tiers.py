@@ -158,3 +158,15 @@ def test_bytes_of_a_rank_are_shared_over_ranks_and_columns() -> None:
     whole = place({"tier": "ssd", "cache": cache})
     cut = place({"tier": "ssd", "sharding": "column_wise", "column_shards": 2, "cache": cache}, layout=Layout(1, 2))
     assert np.allclose(whole.cache_share, cut.cache_share)
+
+
+def test_memory_that_the_plan_reserves_is_not_filled_with_tables() -> None:
+    """HBM of 1e5 B holds "hot" (64 kB) and "one"; half of it reserved, "hot" goes to host memory."""
+    workload = cat(batch=64, tables=TABLES)
+
+    def placed(reserve: float) -> tuple[str, ...]:
+        plan = Plan(tables={"default": {"sharding": "table_wise"}}, memory_reserve=reserve)
+        return resolve(plan, workload.table_arrays, Layout(1, 1), 64, ROOM).tier
+
+    assert placed(0.0)[0] == "hbm" and placed(0.5)[0] == "ddr"
+    assert placed(0.5)[3] == "hbm"
