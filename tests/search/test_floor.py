@@ -90,5 +90,5 @@ def test_exchanges_lie_above_their_chords(name: str) -> None:
     chords, columns = laws.chords(), float(design.workload.table_arrays.embedding_dim.sum())
     for scope, homes in (("rank", design.layout.ranks), ("node", design.layout.nodes), ("world", 1)):
         fixed, slope = chords.forward[scope]
-        for width in np.geomspace(1.0, columns, 25) / homes:
+        for width in np.concatenate([np.geomspace(1.0, columns, 97), np.linspace(1.0, columns, 61)]) / homes:
             assert laws._least(laws.forward(scope, float(width))) >= (fixed + slope * width) * (1 - 1e-9)
