@@ -74,7 +74,7 @@ class Zipf(AccessDistribution):
     def popularity(self, num_embeddings: Num) -> Popularity:
         """The first 64 rows one by one, the tail by Gauss-Legendre quadrature in log(rank)."""
         weight, rows, total = self._weights(np.asarray(num_embeddings, dtype=np.float64)[..., None])
-        return Popularity(weight / total, rows)
+        return Popularity(np.where(rows > 0, weight / total, 0.0), rows)
 
     def expected_unique(self, num_embeddings: Num, draws: Num) -> Array:
         """sum_i 1 - (1 - p_i)^n, the first rows one by one, the tail by Gauss-Legendre quadrature in log(rank)."""

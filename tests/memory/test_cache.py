@@ -74,6 +74,14 @@ def test_in_bounds_and_never_falling(
         assert found[-1] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("draws", [None, 0.0, 2.0, 1e6])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS.keys())
+def test_a_table_without_rows(distribution: AccessDistribution, policy: str, draws: float | None) -> None:
+    found = distribution.hit_rate(0, np.array([0.0, 1.0, 8.0]), policy, None, draws)
+    assert found[0] == 0 and np.all((found >= 0) & (found <= 1))
+
+
 @settings(max_examples=30, deadline=None)
 @given(ANY, st.integers(1, 10**6), st.integers(1, 1000))
 def test_pinning_the_most_popular_is_best_in_the_long_run(

@@ -156,11 +156,11 @@ def test_memory_does_not_grow_with_the_sweep(small_design: Path, tmp_path: Path)
 
     def peak(points: int) -> float:
         code = (
-            "import archmodel as am, resource\n"
+            "import archmodel as am\nfrom archmodel.interop.run import peak_memory\n"
             f"d = am.load({str(small_design)!r})\n"
             f"axes = {{{HBM!r}: am.between('1 TB/s', '4 TB/s'), {LINK!r}: am.between('100 GB/s', '600 GB/s')}}\n"
             f"am.sweep(d, axes, sample='random', points={points}, out={str(tmp_path / str(points))!r})\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+            "print(peak_memory() / 2**20)"
         )
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
