@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from archmodel.report.html import palette
-from archmodel.report.html.figure import Figure
+from archmodel.report.html.figure import Figure, listing_axis
 from archmodel.report.html.page import Block, Page, Section
 from archmodel.report.html.table import Table
 from archmodel.report.html.text import label, labels, markup
@@ -120,10 +120,7 @@ def bars(
         "barmode": "relative" if stacked else "group",
         "showlegend": len(series) > 1,
         "xaxis": dict(axis),
-        "yaxis": {
-            "tickvals": at, "ticktext": labels(list(names), 34), "range": [len(names) - 0.4, -0.6],
-            "fixedrange": True, "showgrid": False,
-        },
+        "yaxis": listing_axis(labels(list(names), 34)),
         **across(marks or {}, "x", log=axis.get("type") == "log"),
     }  # fmt: skip
     narrow = {"yaxis.ticktext": labels(list(names), 26), "yaxis.tickfont.size": 9}
@@ -207,3 +204,40 @@ def head(title: str, takeaway: str) -> str:
         "h1{font-size:22px}h2{font-size:17px}pre{overflow-x:auto;font-size:12px}</style></head>\n"
         f"<body><h1>{markup(title)}</h1><p>{markup(takeaway)}</p>\n"
     )
+
+
+# --- figures of a paper beside ours -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure: what comes out here, and what is published, if anything is."""
+
+    target: str
+    case: str
+    predicted: float
+    published: float | None = None
+    source: str = ""
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Signed relative error."""
+        return None if self.published is None else self.predicted / self.published - 1.0
+
+
+def plots(found: Sequence[Row]) -> list[str]:
+    """A plot of predicted and published bars per target, as HTML; the first brings plotly along."""
+    from plotly import graph_objects as go
+    from plotly.io import to_html
+
+    parts = []
+    for index, target in enumerate(dict.fromkeys(row.target for row in found)):
+        here = [row for row in found if row.target == target]
+        cases = [row.case for row in here]
+        figure = go.Figure(layout={"title": target, "barmode": "group"})
+        figure.add_bar(x=cases, y=[row.predicted for row in here], name="predicted")
+        if any(row.published is not None for row in here):
+            figure.add_bar(x=cases, y=[row.published for row in here], name="published")
+        parts.append(to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"figure{index}"))
+    return parts

@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from _page import head
+from _page import Row, head, plots
 
 from archmodel import catalogue, source
 from archmodel.components.base import Component
@@ -32,23 +32,6 @@ from archmodel.memory.nmp.unit import host_energy, host_time
 
 PAPER = "RecNMP (ISCA 2020, arXiv 1912.12953)"
 C = TypeVar("C", bound=Component)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of the paper and what comes out here; without a published one it is ours alone."""
-
-    target: str
-    case: str
-    predicted: float
-    published: float | None = None
-    source: str = ""
-    note: str = ""
-
-    @property
-    def error(self) -> float | None:
-        """Signed relative error."""
-        return None if self.published is None else self.predicted / self.published - 1.0
 
 
 # --- published figures --------------------------------------------------------------------------------------
@@ -289,21 +272,10 @@ def table(found: list[Row]) -> str:
 
 def page(found: list[Row]) -> str:
     """One HTML page: a plot of predicted and published bars per target."""
-    from plotly import graph_objects as go
-    from plotly.io import to_html
-
     errors = [abs(row.error) for row in found if row.error is not None]
     said = f"{len(errors)} published figures: mean absolute error {np.mean(errors):.1%}, largest {max(errors):.1%}."
     parts = [head("RecNMP: near-memory lookups, predicted against published", said)]
-    for index, target in enumerate(dict.fromkeys(row.target for row in found)):
-        here = [row for row in found if row.target == target]
-        cases = [row.case for row in here]
-        figure = go.Figure(layout={"title": target, "barmode": "group"})
-        figure.add_bar(x=cases, y=[row.predicted for row in here], name="predicted")
-        if any(row.published is not None for row in here):
-            figure.add_bar(x=cases, y=[row.published for row in here], name="published")
-        parts.append(to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"figure{index}"))
-    return "\n".join(parts)
+    return "\n".join([*parts, *plots(found)])
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,13 +12,12 @@ import argparse
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _page import head
+from _page import Row, head, plots
 
 from archmodel import catalogue, source
 from archmodel.memory.access import AccessFamily
@@ -30,23 +29,6 @@ CLAIM = (
     f"{PAPER}: of a block of 4 KiB a row of 128 to 512 B is used, 8 to 32 times less than is read (secondary source)"
 )
 REVIEW = "AnandTech 11209, page 4: random reads of 4 KiB"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure: what comes out here, and what is published, if anything is."""
-
-    target: str
-    case: str
-    predicted: float
-    published: float | None = None
-    source: str = ""
-    note: str = ""
-
-    @property
-    def error(self) -> float | None:
-        """Signed relative error."""
-        return None if self.published is None else self.predicted / self.published - 1.0
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------
@@ -246,22 +228,11 @@ def page(found: list[Row]) -> str:
     """One HTML page: a plot of bars per target, and what differs."""
     from html import escape
 
-    from plotly import graph_objects as go
-    from plotly.io import to_html
-
     parts = [
         head("Embedding rows read from drives", DIFFERENCES[1]),
         "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in DIFFERENCES) + "</ul>",
     ]
-    for index, target in enumerate(dict.fromkeys(row.target for row in found)):
-        here = [row for row in found if row.target == target]
-        cases = [row.case for row in here]
-        figure = go.Figure(layout={"title": target, "barmode": "group"})
-        figure.add_bar(x=cases, y=[row.predicted for row in here], name="predicted")
-        if any(row.published is not None for row in here):
-            figure.add_bar(x=cases, y=[row.published for row in here], name="published")
-        parts.append(to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"figure{index}"))
-    return "\n".join(parts)
+    return "\n".join([*parts, *plots(found)])
 
 
 def main(arguments: list[str] | None = None) -> int:

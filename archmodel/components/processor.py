@@ -92,34 +92,25 @@ class Processor(Device):
         )
         return self.launched(work, graph)
 
+    @property
+    def _row_rates(self) -> dict[str, Num]:
+        """Cache, rates and latency that kernels on scattered rows get."""
+        return {
+            "cache": self.cache_capacity,
+            "gather_bandwidth": self.gather_bandwidth,
+            "stream_bandwidth": self.memory.bandwidth * self.kernels.stream,
+            "cache_bandwidth": self.cache_bandwidth,
+            "latency": self.memory.latency,
+        }
+
     def gather(self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True) -> Breakdown:
-        memory = self.memory
-        work = laws.pooled_lookup(
-            demanded_bytes,
-            unique_bytes,
-            streamed_bytes,
-            cache=self.cache_capacity,
-            gather_bandwidth=self.gather_bandwidth,
-            stream_bandwidth=memory.bandwidth * self.kernels.stream,
-            cache_bandwidth=self.cache_bandwidth,
-            latency=memory.latency,
-        )
+        work = laws.pooled_lookup(demanded_bytes, unique_bytes, streamed_bytes, **self._row_rates)
         return self.launched(work, graph)
 
     def scatter_add(
         self, demanded_bytes: Num, unique_bytes: Num, streamed_bytes: Num, *, graph: bool = True
     ) -> Breakdown:
-        memory = self.memory
-        work = laws.scatter_add(
-            demanded_bytes,
-            unique_bytes,
-            streamed_bytes,
-            cache=self.cache_capacity,
-            gather_bandwidth=self.gather_bandwidth,
-            stream_bandwidth=memory.bandwidth * self.kernels.stream,
-            cache_bandwidth=self.cache_bandwidth,
-            latency=memory.latency,
-        )
+        work = laws.scatter_add(demanded_bytes, unique_bytes, streamed_bytes, **self._row_rates)
         return self.launched(work, graph)
 
     def host_issue(self, calls: Num, iterations: Num) -> Breakdown:

@@ -20,6 +20,7 @@ import numpy as np
 from archmodel.errors import ArchmodelError, escape
 from archmodel.quantities import Array
 from archmodel.sweep.job import Columns
+from archmodel.sweep.lock import locked
 
 _TABLES = """
 create table if not exists about (what text not null);
@@ -112,7 +113,8 @@ def opened(path: Path | None, what: Mapping[str, Any]) -> Iterator[Record]:
             yield Record(connection)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path), _closing(str(path)) as connection:
+    busy = SearchError(f"{escape(str(path))}: another process is writing this search")
+    with locked(Path(f"{path}.lock"), busy), _closing(str(path)) as connection:
         shown = escape(str(path))
         try:
             connection.execute("pragma journal_mode = wal")
@@ -139,19 +141,3 @@ def _closing(path: str) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keeps a second process out; the lock goes with the process, however it ends."""
-    with Path(f"{path}.lock").open("w") as file:
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SearchError(f"{escape(str(path))}: another process is writing this search") from None
-        yield

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from archmodel.errors import escape
 from archmodel.sweep.executors import SweepError
 from archmodel.sweep.job import Columns
+from archmodel.sweep.lock import locked
 
 if TYPE_CHECKING:
     import polars
@@ -89,7 +90,8 @@ class Store:
             if strangers:
                 what = f"holds {escape(strangers[0])} and no sweep; name a new or empty folder"
                 raise SweepError(f"{escape(str(self.folder))}: {what}")
-        with _locked(self.folder):
+        busy = SweepError(f"{escape(str(self.folder))}: another process is writing this sweep")
+        with locked(self.folder / LOCK, busy):
             if (self.folder / MANIFEST).exists():
                 self._same(manifest)
             else:
@@ -133,19 +135,3 @@ class Store:
         pl = needs_polars()
         values: np.ndarray[Any, Any] = pl.read_parquet(self.files(), columns=[name])[name].to_numpy()
         return values
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keeps a second process out; the lock goes with the process, however it ends."""
-    with (folder / LOCK).open("w") as file:
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SweepError(f"{escape(str(folder))}: another process is writing this sweep") from None
-        yield

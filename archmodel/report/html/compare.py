@@ -12,7 +12,7 @@ from archmodel.quantities import show
 from archmodel.report.html import headline, palette, tables
 from archmodel.report.html.balance import balance
 from archmodel.report.html.elasticities import LEAST, elasticities
-from archmodel.report.html.figure import Figure
+from archmodel.report.html.figure import Figure, listing_axis
 from archmodel.report.html.memory import memory
 from archmodel.report.html.page import Block, Page, Section
 from archmodel.report.html.roofline import roofline
@@ -169,13 +169,7 @@ def ratios(named: Named, values: Outputs) -> Figure:
             "title": {"text": f"against {label(named[0][0], 40)}"},
             "range": [max(min(ends) - 0.22 * reach, -125.0), max(ends) + 0.22 * reach],
         },
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": labels(names, 30),
-            "range": [len(names) - 0.4, -0.6],
-            "fixedrange": True,
-            "showgrid": False,
-        },
+        "yaxis": listing_axis(labels(names, 30)),
         "showlegend": True,
     }
     height = 110 + len(names) * (8 + 18 * (len(named) - 1))
@@ -245,13 +239,7 @@ def levers(named: Named) -> Figure:
     short = [name.removeprefix("system.") for name in names]
     layout = {
         "xaxis": {"ticksuffix": " %", "title": {"text": "change of the iteration time"}},
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": labels(short, 44),
-            "range": [len(names) - 0.4, -0.6],
-            "fixedrange": True,
-            "showgrid": False,
-        },
+        "yaxis": listing_axis(labels(short, 44)),
     }
     tops = [max(one, key=lambda name: abs(one[name]), default="nothing") for one in found]
     said = ", ".join(

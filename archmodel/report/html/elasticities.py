@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from archmodel.report.html import palette
-from archmodel.report.html.figure import Figure
+from archmodel.report.html.figure import Figure, listing_axis
 from archmodel.report.html.text import label, labels, lines
 from archmodel.report.words import one_line, signed
 
@@ -45,13 +45,7 @@ def elasticities(estimate: Estimate) -> Figure:
     high = reach if max(slopes, default=0.0) > 0.2 * reach else 0.25 * reach
     layout = {
         "xaxis": {"ticksuffix": " %", "title": {"text": "change of the iteration time"}, "range": [low, high]},
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": labels(names, 44),
-            "range": [len(names) - 0.4, -0.6],
-            "fixedrange": True,
-            "showgrid": False,
-        },
+        "yaxis": listing_axis(labels(names, 44)),
     }
     return Figure(
         "elasticities",

@@ -54,6 +54,17 @@ class Figure:
         return go.Figure(data=spec["data"], layout=layout)
 
 
+def listing_axis(ticks: Sequence[str]) -> dict[str, Any]:
+    """An axis down a list of names, the first on top; `ticks` are escaped."""
+    return {
+        "tickvals": list(range(len(ticks))),
+        "ticktext": list(ticks),
+        "range": [len(ticks) - 0.4, -0.6],
+        "fixedrange": True,
+        "showgrid": False,
+    }
+
+
 def seconds_axis(title: str = "") -> dict[str, Any]:
     """An axis of times: `20ms`."""
     return {"tickformat": "~s", "ticksuffix": "s", "title": {"text": title}}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from archmodel.report.html import palette
-from archmodel.report.html.figure import Figure, seconds_axis
+from archmodel.report.html.figure import Figure, listing_axis, seconds_axis
 from archmodel.report.html.text import label, lines
 from archmodel.report.html.waterfall import stretches
 from archmodel.report.ranks import busiest_and_median, on_rank
@@ -62,13 +62,7 @@ def stack(named: Sequence[tuple[str, Estimate]]) -> Figure:
     layout = {
         "barmode": "relative",
         "xaxis": seconds_axis(),
-        "yaxis": {
-            "tickvals": list(range(len(named))),
-            "ticktext": tags,
-            "range": [len(named) - 0.4, -0.6],
-            "fixedrange": True,
-            "showgrid": False,
-        },
+        "yaxis": listing_axis(tags),
         "hovermode": "closest",
     }
     return Figure(

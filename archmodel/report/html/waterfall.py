@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archmodel.report.html import palette
-from archmodel.report.html.figure import Figure, seconds_axis
+from archmodel.report.html.figure import Figure, listing_axis, seconds_axis
 from archmodel.report.html.text import labels, lines
 from archmodel.report.ranks import busiest_and_median, on_rank
 from archmodel.report.words import on, percent, time
@@ -127,13 +127,7 @@ def waterfall(estimate: Estimate) -> Figure:
     layout = {
         "barmode": "overlay",
         "xaxis": {**seconds_axis(), "zeroline": True},
-        "yaxis": {
-            "tickvals": list(range(len(names))),
-            "ticktext": ticks,
-            "range": [len(names) - 0.4, -0.6],
-            "fixedrange": True,
-            "showgrid": False,
-        },
+        "yaxis": listing_axis(ticks),
         "hovermode": "closest",
     }
     return Figure(
