@@ -532,6 +532,8 @@ def plan(
         raise click.exceptions.Exit(NO) from None
     if output is not None:
         output.write_text(answer.text, encoding="utf-8")
+        use = f"; a design takes it up with `plan: {{use: {escape(output.name)}}}`" if cost == "own" else ""
+        click.echo(f"wrote {escape(str(output))}{use}", err=True)
     if explain:
         assert answer.design is not None
         if not as_json:

@@ -129,6 +129,12 @@ class Design(Viewed):
                 [source.problem_at(self.tree, path, message) for path, message in error.problems]
             ) from None
 
+    @property
+    def automatic_tables(self) -> int:
+        """Tables that the plan leaves to the automatic placement, by its default."""
+        by_default = self.plan.tables.default.sharding in (None, "auto")
+        return int(np.count_nonzero(self.placement.entry == 0)) if by_default else 0
+
     @cached_property
     def program(self) -> Program:
         """One iteration, lowered."""
