@@ -61,10 +61,14 @@ def kinds_and_pieces(
 
     Replicate when all-reducing the gradient of a table moves less than exchanging its pooled vectors: 2 rows < samples
     of a rank; between nodes, where every network interface carries its share of a node's sum, samples of a node. Of
-    those the smallest, until they fill a tenth of a rank's memory. Else, between nodes, spread the rows of a table
-    over one node, where partial sums meet, if it costs more than a rank's mean load, or if there are fewer tables than
-    ranks. Else cut columns so that no piece exceeds the mean load or half a rank's memory, and rows where
-    columns are too few for that. A start: the planner (`archmodel plan`) prices what it chooses.
+    those the smallest, until they fill a tenth of a rank's memory.
+
+    Else, between nodes, spread the rows of a table over one node, where partial sums meet, if it costs more than a
+    rank's mean load or if there are fewer tables than ranks; and if it fits in any order (a node's share of all tables
+    and this one are at most its memory).
+
+    Else cut columns so that no piece exceeds the mean load or half a rank's memory, and rows where columns are too few
+    for that. A start: the planner (`archmodel plan`) prices what it chooses.
     """
     auto = sharding == "auto"
     mean = cost.sum() / layout.ranks if len(tables) else 0.0
@@ -79,7 +83,9 @@ def kinds_and_pieces(
     smallest = np.argsort(np.where(replicate, size, np.inf), kind="stable")
     replicate[smallest] &= np.cumsum(size[smallest]) <= _REPLICAS * usable[smallest]
     few = np.count_nonzero(~replicate) < layout.ranks
-    over_a_node = across & ((cost > mean) | few) & (size <= layout.local_size * usable)
+    of_tier = np.unique(tier, return_inverse=True)[1]
+    share = np.bincount(of_tier, np.where(replicate, 0.0, size))[of_tier] / layout.nodes
+    over_a_node = across & ((cost > mean) | few) & (share + size <= layout.local_size * usable)
     chosen = np.select(
         [replicate, over_a_node, (size / cut > usable) & (layout.ranks > 1), cut > 1],
         ["data_parallel", "table_row_wise", "row_wise", "column_wise"],

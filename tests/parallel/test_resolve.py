@@ -166,7 +166,7 @@ def test_auto_replicates_tiny_tables_and_cuts_heavy_ones() -> None:
 
 
 def test_auto_counts_what_crosses_the_slow_links_between_nodes() -> None:
-    """Replicas cost every interface 2 rows / local ranks, pooled vectors two per sample of a rank (forward and back)."""
+    """Replicas cost every interface 2 rows over the ranks of a node, pooled vectors 2 per sample of a rank."""
     many = {"t": {"num_embeddings": [10**6] * 64, "embedding_dim": 64}}
     edge = {"below": {"num_embeddings": 1023, "embedding_dim": 64}, "at": {"num_embeddings": 1024, "embedding_dim": 64}}
 
@@ -180,6 +180,8 @@ def test_auto_counts_what_crosses_the_slow_links_between_nodes() -> None:
     assert kinds(many | heavy, 2) == {**{f"t_{i}": "table_wise" for i in range(64)}, "heavy": "table_row_wise"}
     few = {"t": {"num_embeddings": [10**6] * 7, "embedding_dim": 64}}
     assert set(kinds(few, 2).values()) == {"table_row_wise"}
+    full = place("auto", Layout(2, 4), few, batch=4096, hbm=1.2 * 7 * 256e6 / 8)
+    assert "table_row_wise" not in full.sharding  # a node's share and one more are 4.5 tables, its memory holds 4.2
 
 
 def test_auto_replicates_the_smallest_up_to_a_tenth_of_memory() -> None:
