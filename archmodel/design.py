@@ -72,13 +72,16 @@ class DesignFile(Component):
     published: Published = Field(default_factory=Published, description="published figures of this very design")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Design(Viewed):
     """A checked design. Immutable; `with_` gives a changed copy."""
 
     spec: DesignFile
     tree: source.Located
     path: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<Design {self.name!r}: {self.layout.ranks:,} ranks, global batch {self.workload.global_batch:,}>"
 
     @property
     def name(self) -> str:
