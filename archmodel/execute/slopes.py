@@ -29,8 +29,8 @@ def slopes(model: Model, batch: Inputs, names: Sequence[str], samples: int, seed
             continue
         largest = float(np.abs(gradient).max()) or 1.0
         places = _places(gradient, touched, samples, rng)
-        worst = max(_error(model, batch, values, gradient, place, SLOPE * largest) for place in places)
-        rows.append(GradientRow(name, len(places), worst / largest))
+        worst = max(_error(model, batch, values, gradient, place, largest) for place in places)
+        rows.append(GradientRow(name, len(places), worst))
     return tuple(rows)
 
 
@@ -67,19 +67,19 @@ def first_samples(batch: Inputs, count: int) -> Inputs:
 
 
 def _error(
-    model: Model, batch: Inputs, values: Matrix, gradient: Matrix, place: tuple[int, ...], enough: float
+    model: Model, batch: Inputs, values: Matrix, gradient: Matrix, place: tuple[int, ...], largest: float
 ) -> float:
-    """|difference quotient - gradient| for the first step where it is small enough, else the smallest. What rounding
-    explains of it counts only up to `enough`."""
+    """|difference quotient - gradient| / largest gradient for the first step where it is at most `SLOPE`, else the
+    smallest. What rounding explains of it counts only up to `SLOPE`."""
     kept, best = values[place], np.inf
     for h in STEPS:
         values[place] = kept + h
         above = model.loss(batch)
         values[place] = kept - h
         below = model.loss(batch)
-        off = abs((above - below) / (2 * h) - float(gradient[place]))
-        best = min(best, max(off - ROUNDING * abs(above) / h, min(off, enough)))
-        if best <= enough:
+        off = abs((above - below) / (2 * h) - float(gradient[place])) / largest
+        best = min(best, max(off - ROUNDING * abs(above) / (h * largest), min(off, SLOPE)))
+        if best <= SLOPE:
             break
     values[place] = kept
     return best
