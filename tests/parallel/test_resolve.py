@@ -211,6 +211,20 @@ def test_tables_with_least_traffic_move_to_ddr_when_hbm_is_full() -> None:
     assert place("data_parallel", Layout(1, 2), tables, hbm=10e6, ddr=1e9).tier == ("hbm", "hbm")
 
 
+@pytest.mark.parametrize("kind", ["table_row_wise", "table_column_wise", "table_wise"])
+def test_tables_go_where_there_is_room(kind: str) -> None:
+    """By load alone the seven idle tables would share three nodes (or ranks), which have room for two each."""
+    tables = {
+        "hot": {"num_embeddings": 10**6, "embedding_dim": 8, "pooling_factor": 90},
+        "cold": {"num_embeddings": [10**6] * 7, "embedding_dim": 8},
+    }
+    nodes, local = (4, 2) if kind != "table_wise" else (4, 1)
+    placement = place(kind, Layout(nodes, local), tables, hbm=2.1 * 32e6 / local)
+    where = placement.home // (1 if kind != "table_column_wise" else local)
+    held = np.bincount(where, minlength=nodes) // (local if kind == "table_column_wise" else 1)
+    assert held.tolist() == [2, 2, 2, 2]
+
+
 def test_auto_never_replicates_what_it_moved_to_ddr() -> None:
     tables = {"t": {"num_embeddings": [50] * 40, "embedding_dim": 64}}
     placement = place("auto", Layout(1, 2), tables, batch=10**5, hbm=1e5, ddr=1e9)
