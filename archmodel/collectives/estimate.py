@@ -338,6 +338,10 @@ def _pairs(
         raise CollectiveError(f"pair_bytes of shape {pairs.shape}; this group needs {wanted}")
     name = "direct" if algorithm == "auto" else algorithm
     check_algorithm(kind, name)
+    if fidelity == "link_load":
+        from archmodel.collectives.link_load_pairs import price_pairs
+
+        return price_pairs(topology, groups, name, pairs)
     wires = flows.exchange_bytes(pairs, groups[0].node_of(topology.local_size), name)
     return of_pairs(topology, groups[0], name, pairs, wires, fidelity)
 

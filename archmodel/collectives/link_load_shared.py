@@ -18,6 +18,7 @@ from math import prod
 
 import numpy as np
 
+from archmodel.collectives import flows
 from archmodel.collectives.groups import Group, placements
 from archmodel.collectives.kinds import CollectiveError
 from archmodel.collectives.link_load import price_link_load
@@ -111,14 +112,20 @@ def _flows(topology: Topology, request: Request) -> list[tuple[Ints, Ints, float
     full = request.per_rank_input_bytes * (n if kind == "all_gather" else 1)
     if n == 1:
         return []
+    found: list[tuple[Ints, Ints, float]]
     if algorithm == "direct" and phases:
         source, target = np.divmod(np.arange(n * n), n)
         apart = source != target
         return [(members[:, source[apart]].ravel(), members[:, target[apart]].ravel(), phases * full / n)]
     if algorithm == "ring" and phases and kind != "all_to_all":
-        return [(members.ravel(), np.roll(members, -1, axis=1).ravel(), phases * (n - 1) / n * full)]
+        found = []
+        for ranks, place in zip(members, placements(topology, request.group) * len(members), strict=False):
+            order = np.sort(ranks)[flows.ring_orders(n, place.local)]
+            amount = phases * (n - 1) / n * full / len(order)
+            found.append((order.ravel(), np.roll(order, -1, axis=1).ravel(), amount))
+        return found
     if algorithm == "hierarchical" and phases and isinstance(request.group, str):
-        found: list[tuple[Ints, Ints, float]] = []
+        found = []
         share = full
         for d in topology.spanned(request.group):
             part = "direct" if kind == "all_to_all" else "ring"
