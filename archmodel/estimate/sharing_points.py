@@ -20,13 +20,16 @@ AT_ONCE = 256
 """Design points that are followed together: more cost memory and save nothing."""
 
 
-def simulate_points(program: Program, shared: Shared, lifo: bool) -> SharedTimeline:
-    """Timelines of `shared`, whose arrays are (points, ranks) or (points, 1)."""
+def simulate_points(
+    program: Program, shared: Shared, lifo: bool = False, iterations: int | None = None
+) -> SharedTimeline:
+    """Timelines of `shared`, whose arrays are (points, ranks) or (points, 1). `iterations`: of exactly so many, from a
+    standing start."""
     count = len(shared.alone[0])
     parts = []
     for first in range(0, count, AT_ONCE):
         some = shared if count <= AT_ONCE else shared.at(slice(first, first + AT_ONCE))
-        parts.append(_settled(program, some, lifo))
+        parts.append(_settled(program, some, lifo) if iterations is None else _first(program, some, lifo, iterations))
     start, end, before, period = (np.concatenate(column, axis=-1) for column in zip(*parts, strict=True))
     run = _alone(program, shared, lifo)
 
@@ -54,6 +57,13 @@ def _settled(program: Program, shared: Shared, lifo: bool) -> tuple[Array, ...]:
         for whole, part in zip(found, longer, strict=True):
             whole[..., ~still] = part
     return found
+
+
+def _first(program: Program, shared: Shared, lifo: bool, count: int) -> tuple[Array, ...]:
+    """The same of the last of `count` iterations, and the mean time of all."""
+    start, end = _Points(program, shared, lifo).play(count)
+    before = end[-2] if count > 1 else np.zeros_like(end[-1])
+    return start[-1], end[-1], before, end[-1].max(axis=0, initial=0.0) / count
 
 
 def _iteration(program: Program, shared: Shared, lifo: bool, count: int) -> tuple[tuple[Array, ...], Truth]:

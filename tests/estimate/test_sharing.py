@@ -163,6 +163,8 @@ def test_points_followed_together_are_the_points_one_by_one(seed, lifo, turns, s
     )
     found = simulate_points(p, shared, lifo)
     expected = stacked([simulate(p, shared.at(i), lifo=lifo) for i in range(points)], (points,))
+    two = simulate_points(p, shared, lifo, iterations=2).period
+    assert two.tolist() == [float(simulate(p, shared.at(i), lifo=lifo, iterations=2).period) for i in range(points)]
     np.testing.assert_array_equal(found.period, expected.period)
     np.testing.assert_array_equal(found.latency, expected.latency)
     for name in ("times", "start", "previous_end"):
