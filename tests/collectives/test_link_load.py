@@ -354,6 +354,7 @@ def test_chunks_cost_latency_only_on_one_dimension_and_pay_on_several() -> None:
 
 
 def test_latency_may_differ_between_dimensions_by_any_factor() -> None:
+    """astra-sim 137, 370: chunks that wait for each other for ever."""
     for slow in (0.0, 500e-9, 50e-6, 1.0):
         grid = several(fabric("ring", 4), fabric("ring", 4, latency=slow))
         assert np.isfinite(seconds(grid, "all_reduce", "hierarchical", 1e6, chunks=16))
