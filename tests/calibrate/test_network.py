@@ -116,9 +116,8 @@ def test_catalogue_of_generations_never_measured() -> None:
 NEXT = """
 use: fabrics/nvswitch_h100.yaml
 name: next
-source: transferred
-status: assumed
-gpus: 16
+note: transferred
+gpus: {value: 16, source: announced, status: assumed}
 clock: {value: 1.06, source: boost clocks, status: assumed}
 bandwidth: {value: 1.2 TB/s, source: announced, status: assumed}
 copy_bandwidth: {value: 3.472 TB/s, source: as on H100, status: assumed}
