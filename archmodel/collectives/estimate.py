@@ -23,10 +23,10 @@ from archmodel.collectives.pipeline import Chunks, Phase, Pipelined, check_chunk
 from archmodel.collectives.pricing import Names, Price, choose, either, price
 from archmodel.collectives.result import CollectiveResult, bus_bytes
 from archmodel.collectives.schedule import Schedule
-from archmodel.errors import suggestion
+from archmodel.errors import QuantityError, suggestion
 from archmodel.network.dimension import Dimension, DimensionName
 from archmodel.network.topology import GROUPS, Topology
-from archmodel.quantities import DTYPES, Array, Num, itemsize
+from archmodel.quantities import DTYPES, Array, Num, itemsize, to_si
 
 
 def estimate(
@@ -34,7 +34,7 @@ def estimate(
     kind: str,
     algorithm: str = "auto",
     *,
-    per_rank_input_bytes: Num | None = None,
+    per_rank_input_bytes: Num | str | Sequence[float] | None = None,
     blocks: Array | None = None,
     pair_bytes: Array | None = None,
     group: Group = "world",
@@ -189,7 +189,7 @@ def _wire_scale(dtype: str, wire_dtype: str | None) -> float:
 def _request(
     topology: Topology,
     kind: str,
-    input_bytes: Num | None,
+    input_bytes: Num | str | Sequence[float] | None,
     blocks: Array | None,
     groups: Sequence[Placement],
     scale: float,
@@ -371,9 +371,9 @@ def _plain(value: Array) -> Num:
     return value if value.ndim else float(value)
 
 
-def _checked(value: Num | None) -> Num:
-    """Bytes must be finite and not negative."""
-    amount = np.asarray(value, dtype=np.float64)
-    if amount.size and not (np.isfinite(amount).all() and (amount >= 0).all()):
-        raise CollectiveError("bytes must be finite and 0 or more")
-    return _plain(amount)
+def _checked(value: Num | str | Sequence[float] | None) -> Num:
+    """Bytes, finite and not negative; "1 MiB" is read as in design files."""
+    try:
+        return to_si(value if isinstance(value, str) else np.asarray(value), "bytes")
+    except QuantityError as error:
+        raise CollectiveError(f"bytes of a collective: {error}") from None
