@@ -66,7 +66,7 @@ def together(topology: Topology, requests: Sequence[Request]) -> Shared:
     loads, results = [], []
     for request in requests:
         load = np.zeros(wires.tail.size)
-        for source, target, amount in _flows(topology, request):
+        for source, target, amount in flows_of(topology, request):
             load += graph.loads(source, target, amount)
         loads.append(load)
         groups = placements(topology, request.group)
@@ -103,7 +103,7 @@ def members_of(topology: Topology, group: Group) -> Ints:
     return ranks
 
 
-def _flows(topology: Topology, request: Request) -> list[tuple[Ints, Ints, float]]:
+def flows_of(topology: Topology, request: Request) -> list[tuple[Ints, Ints, float]]:
     """(senders, receivers, bytes of each) over the whole collective."""
     kind, algorithm = request.kind, request.algorithm
     phases = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}.get(kind, 0)
@@ -130,7 +130,7 @@ def _flows(topology: Topology, request: Request) -> list[tuple[Ints, Ints, float
         for d in topology.spanned(request.group):
             part = "direct" if kind == "all_to_all" else "ring"
             amount = full if kind == "all_to_all" else share / (d.size if kind == "all_gather" else 1)
-            found += _flows(topology, Request(kind, part, amount, d.name))
+            found += flows_of(topology, Request(kind, part, amount, d.name))
             share /= d.size
         return found
     raise CollectiveError(f"{algorithm} {kind} cannot be priced together with others; ring, direct or hierarchical can")

@@ -17,7 +17,7 @@ from archmodel.collectives.groups import Group, placements
 from archmodel.collectives.kinds import ROOTED, SERVES
 from archmodel.collectives.link_load import Law, Step
 from archmodel.collectives.link_load_pairs import steps_of_pairs
-from archmodel.collectives.link_load_shared import members_of
+from archmodel.collectives.link_load_shared import Request, flows_of, members_of
 from archmodel.collectives.link_load_wires import Members, Wire, nested, wires_of
 from archmodel.execute import collectives, rooted
 from archmodel.execute.network import Network
@@ -135,6 +135,12 @@ def check(topology: Topology, kind: str, algorithm: str, group: Group, lists: Se
     block = 2 * prod({p.local for p in placements(topology, group)})  # divides into stripes and halves
     ours, theirs = loaded(topology, kind, algorithm, group, block), counted(topology, kind, algorithm, lists, block)
     name = f"{kind} {algorithm} over {group}"
+    if algorithm in ("ring", "direct") and kind in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all"):
+        brought = float(block * (1 if kind == "all_gather" else n))
+        shared = np.zeros_like(ours)
+        for source, target, amount in flows_of(topology, Request(kind, algorithm, brought, group)):
+            np.add.at(shared, (source, target), amount)
+        np.testing.assert_allclose(shared, theirs, rtol=1e-12, atol=1e-9, err_msg=f"{name}, together with others")
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-9, err_msg=name)
     assert (theirs.sum() > 0) == (n > 1)
 
