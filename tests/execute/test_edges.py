@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,9 @@ from archmodel.collectives.link_load import Law, Step
 from archmodel.collectives.link_load_pairs import steps_of_pairs
 from archmodel.collectives.link_load_shared import Request, flows_of, members_of
 from archmodel.collectives.link_load_wires import Members, Wire, nested, wires_of
-from archmodel.execute import collectives, rooted
+from archmodel.execute import collectives, endpoint, rooted
 from archmodel.execute.network import Network
-from archmodel.network import Topology
+from archmodel.network import SCALE_UP, Topology, build_topology
 from archmodel.network.pattern import Pattern
 from archmodel.network.shape import Ints, Shape
 from archmodel.program import Layout
@@ -227,3 +228,34 @@ def test_unequal_messages(seed: int, named: bool, algorithm: str) -> None:
     EXCHANGE[algorithm](net, members, messages)  # type: ignore[arg-type]
     expected = through_dimensions(net.sent, local) if named and algorithm == "direct" else net.sent
     np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [(4, 2, 2), (4, 4, 2), (3, 5), (2, 3, 4)])
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_hierarchical_over_a_torus(kind: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dimension by dimension: the executor of endpoints hands everything to the next rank of a row."""
+    ranks = prod(sizes)
+    torus = SCALE_UP.resolve("torus").model_validate({"sizes": list(sizes), "link_bandwidth": 1e9})
+    topology = build_topology(torus, ranks_per_node=ranks)
+    sent = np.zeros((ranks, ranks))
+
+    def heard(phase: Any) -> Any:
+        def run(row: list[int], held: Any, spans: Any, counted: Any, memory: Any) -> None:
+            before = counted.sent.copy()
+            phase(row, held, spans, counted, memory)
+            sent[row, np.roll(row, -1)] += (counted.sent - before)[row]
+
+        return run
+
+    monkeypatch.setattr(endpoint, "_PHASES", {name: heard(phase) for name, phase in endpoint._PHASES.items()})
+    block = 2
+    buffers = [np.ones(block * ranks) for _ in range(ranks)]
+    if kind == "all_reduce":
+        endpoint.all_reduce(buffers, sizes)
+    elif kind == "reduce_scatter":
+        endpoint.reduce_scatter(buffers, sizes)
+    else:
+        endpoint.all_gather([np.ones(block) for _ in range(ranks)], sizes)
+    ours = loaded(topology, kind, "hierarchical", "world", block)
+    np.testing.assert_allclose(ours, sent, rtol=1e-12, atol=1e-9)
+    assert sent.sum() > 0
