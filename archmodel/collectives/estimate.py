@@ -51,7 +51,8 @@ def estimate(
     and gather: its own shard; all_to_all: its whole send buffer, the part for itself included; broadcast, scatter and
     point_to_point: the whole buffer of the rank that has one. Any shape; equal on all ranks. Or `blocks` (..., ranks):
     the bytes of the block each rank owns, when they differ; the result then ends in an axis of 1. Or, for an
-    all_to_all, `pair_bytes` (n, n): what member i has for member j (for large machines: `all_to_all_v`). Topology
+    all_to_all, `pair_bytes` (n, n): what the i-th rank of the group, by number, has for the j-th (for large machines:
+    `all_to_all_v`). Topology
     fields may be arrays of shape (points, 1).
 
     `algorithm`: ring, bidirectional_ring, tree (rings in a node, two trees between nodes), double_binary_tree (over all
@@ -338,6 +339,10 @@ def _pairs(
         raise CollectiveError(f"pair_bytes of shape {pairs.shape}; this group needs {wanted}")
     name = "direct" if algorithm == "auto" else algorithm
     check_algorithm(kind, name)
+    if fidelity == "link_load":
+        from archmodel.collectives.link_load_pairs import price_pairs
+
+        return price_pairs(topology, groups, name, pairs)
     wires = flows.exchange_bytes(pairs, groups[0].node_of(topology.local_size), name)
     return of_pairs(topology, groups[0], name, pairs, wires, fidelity)
 
