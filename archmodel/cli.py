@@ -677,7 +677,9 @@ def topology(
     system, name = _machine(design, sets, root)
     found = system.topology(ranks)
     if html is not None:
-        network.figure(found, name).write_html(html, include_plotlyjs=True, div_id="topology")
+        from archmodel.report.html.topology import topology_page
+
+        topology_page(found, name).write(html)
         click.echo(f"wrote {escape(str(html))}", err=True)
     if as_json:
         _print_json(network.to_dict(found))

@@ -8,6 +8,7 @@ from archmodel.report.html import headline, laws, tables
 from archmodel.report.html.balance import balance
 from archmodel.report.html.elasticities import elasticities
 from archmodel.report.html.memory import memory
+from archmodel.report.html.network import network
 from archmodel.report.html.page import Page, Section
 from archmodel.report.html.roofline import roofline
 from archmodel.report.html.timeline import timeline
@@ -32,6 +33,7 @@ def report(estimate: Estimate) -> Page:
         Section("where", "Where the time goes", [waterfall(estimate), tables.phases(estimate)]),
         Section("time", "Timeline", [timeline(estimate, laws.hints(known))]),
         Section("kernels", "Kernels and traffic", [roofline(estimate), traffic(estimate)], beside=True),
+        *([Section("net", "Network", [network(estimate)])] if estimate.program.ranks > 1 else []),
         Section("ranks", "Ranks", [memory(estimate), balance(estimate)], beside=True),
         *([Section("below", "Memories and caches", held)] if held else []),
         Section("levers", "What one percent more buys", [elasticities(estimate)]),
