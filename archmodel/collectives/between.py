@@ -24,9 +24,10 @@ RINGS = ("ring", "hierarchical", "tree")
 def pairs_of(
     topology: Topology, kind: str, algorithm: str, blocks: Array, members: Ints, axes: Sequence[int] = ()
 ) -> Array:
-    """Bytes (ranks, ranks) of a collective that every group, a row of `members` (groups, n), runs at once.
+    """What ranks send each other, (ranks, ranks) in the unit of `blocks`, in a collective that every group, a row of
+    `members` (groups, n), runs at once.
 
-    `blocks` (ranks,): bytes of the block that each rank owns. `axes`: sizes of the dimensions that rings go through one
+    `blocks` (ranks,): the block that each rank owns. `axes`: sizes of the dimensions that rings go through one
     after the other, inner to outer, both ways round at once; left out, those of the algorithm. Raises
     `CollectiveError`.
     """

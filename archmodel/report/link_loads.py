@@ -56,8 +56,8 @@ def _(work: Collective, topology: Topology, driven: bool) -> Array | None:
     axes: list[int] = []
     if (driven or work.algorithm == "hierarchical") and any(level.axes for level in topology.levels):
         axes = [d.size for d in topology.spanned(work.group)]
-    blocks = work.blocks * itemsize(work.dtype)
-    return pairs_of(topology, work.kind, work.algorithm, blocks, work.layout.members(work.group), axes)
+    members = work.layout.members(work.group)  # whole elements: blocks are cut into stripes of them
+    return pairs_of(topology, work.kind, work.algorithm, work.blocks, members, axes) * itemsize(work.dtype)
 
 
 @messages.register

@@ -12,6 +12,8 @@ from archmodel.quantities import show
 from archmodel.report.html import drawing
 from archmodel.report.html.drawing import Line, Pair, Point
 from archmodel.report.html.figure import Figure
+from archmodel.report.html.page import Block
+from archmodel.report.html.table import Cell, Table, quantity, share
 from archmodel.report.html.text import label, lines
 from archmodel.report.link_loads import MOST_RANKS, iteration_loads
 from archmodel.report.words import data, one_line, percent, plural, time
@@ -29,11 +31,20 @@ HOW = (
 
 @dataclass(frozen=True)
 class Loads:
-    """Loads of links with the names that are drawn, and the iteration time."""
+    """Loads of links with the names that are drawn, the iteration time, and bytes of which the links are not known."""
 
+    topology: Topology
     found: LinkLoads
     links: Sequence[Pair]
     period: float
+    unknown: float
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Loads:
+        """Those of an iteration."""
+        topology = estimate.design.system.topology(estimate.program.ranks)
+        found, unknown = iteration_loads(estimate)
+        return cls(topology, found, drawing.named(topology, found.ends), float(estimate.iteration_time), unknown)
 
     @property
     def share(self) -> Any:
@@ -57,17 +68,24 @@ class Loads:
         return lines(head, sums, "busiest:", *self.told(max(which, key=lambda i: self.found.seconds[i])))
 
 
-def network(estimate: Estimate) -> Figure:
+def blocks(estimate: Estimate) -> list[Block]:
+    """The figure, and a row per directed link; nothing for a single rank."""
+    ranks = estimate.program.ranks
+    if not 1 < ranks <= MOST_RANKS:
+        return [network(estimate)] if ranks > 1 else []
+    loads = Loads.of(estimate)
+    return [network(estimate, loads), _table(loads)]
+
+
+def network(estimate: Estimate, loads: Loads | None = None) -> Figure:
     """Links by the share of an iteration in which they are busy; of more than `drawing.MOST_SHOWN` ranks, nodes."""
     ranks = estimate.program.ranks
-    if ranks == 1 or ranks > MOST_RANKS:
+    if not 1 < ranks <= MOST_RANKS:
         why = "One rank: nothing crosses a network." if ranks == 1 else f"{ranks:,} ranks: more than are drawn."
         return drawing.nothing("network", "Load of every link", why)
-    topology = estimate.design.system.topology(ranks)
-    found, unknown = iteration_loads(estimate)
+    loads = Loads.of(estimate) if loads is None else loads
+    topology, links = loads.topology, loads.links
     by_node = drawing.by_node(topology)
-    links = drawing.named(topology, found.ends)
-    loads = Loads(found, links, float(estimate.iteration_time))
     grouped = drawing.grouped(links, topology)
     top = float(loads.share.max(initial=0.0))
     drawn = {
@@ -90,9 +108,9 @@ def network(estimate: Estimate) -> Figure:
             "line is all links between two points, as busy as the busiest of them."
         )
     else:
-        ends += _interfaces(estimate, topology, place, loads)
-    if unknown:
-        notes.append(f"{data(unknown)} of ops whose messages are not known are left out.")
+        ends += _interfaces(estimate, place, loads)
+    if loads.unknown:
+        notes.append(f"{data(loads.unknown)} of ops whose messages are not known are left out.")
     layout = drawing.layout_of(place, topology)
     busiest = int(loads.share.argmax())
     worst = next(pair for pair, which in grouped.items() if busiest in which)
@@ -108,6 +126,21 @@ def network(estimate: Estimate) -> Figure:
         note=" ".join(notes),
         narrow={"showlegend": False},
     )
+
+
+def _table(loads: Loads) -> Table:
+    found, shares = loads.found, loads.share
+    rows: list[list[Cell]] = [
+        [
+            *loads.links[i], quantity(found.bytes[i], "bytes"), quantity(found.bandwidth[i], "bandwidth"),
+            quantity(found.seconds[i], "seconds"), share(float(shares[i]), 1),
+        ]
+        for i in np.argsort(-shares, kind="stable").tolist()
+    ]  # fmt: skip
+    columns = [
+        ("from", ""), ("to", ""), ("carries", "B"), ("bandwidth", "B/s"), ("busy", "s"), ("of the time", "fraction"),
+    ]  # fmt: skip
+    return Table("links", columns, rows, page=6)
 
 
 def _takeaway(loads: Loads) -> str:
@@ -135,11 +168,9 @@ def _vertex(v: str, inner: list[int], loads: Loads) -> str:
     return lines(head, f"sends {data(sums[0])}, receives {data(sums[1])}" if any(sums) else "")
 
 
-def _interfaces(
-    estimate: Estimate, topology: Topology, place: Mapping[str, Point], loads: Loads
-) -> list[dict[str, Any]]:
+def _interfaces(estimate: Estimate, place: Mapping[str, Point], loads: Loads) -> list[dict[str, Any]]:
     """Interfaces of a switched network, on the way from their ranks to the switches."""
-    system, found = estimate.design.system, loads.found
+    system, found, topology = estimate.design.system, loads.found, loads.topology
     nic, out = system.node.nic, system.scale_out
     if topology.nodes == 1 or nic is None or out is None or not out.needs_nic:
         return []

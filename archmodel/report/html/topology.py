@@ -56,10 +56,10 @@ def _dimensions(topology: Topology) -> Table:
 def _links(topology: Topology) -> Table:
     kinds = words.link_kinds(topology) if topology.ranks <= words.MOST_LISTED else []
     rows: list[list[Cell]] = [
-        [count(n), between, quantity(bandwidth, "bandwidth"), quantity(latency, "seconds")]
+        [between, count(n), quantity(bandwidth, "bandwidth"), quantity(latency, "seconds")]
         for (between, bandwidth, latency), n in kinds
     ]
-    return Table("links-table", [("links", "number"), ("between", ""), ("each", "B/s"), ("latency", "s")], rows)
+    return Table("links-table", [("between", ""), ("links", "number"), ("each", "B/s"), ("latency", "s")], rows)
 
 
 def links(topology: Topology) -> Figure:
@@ -85,7 +85,9 @@ def links(topology: Topology) -> Figure:
     traces: list[dict[str, Any]] = []
     for i, ((bandwidth, latency), found) in enumerate(sorted(kinds.items(), reverse=True)):
         colour, width = palette.SERIES[i % len(palette.SERIES)], 0.7 + 3.0 * (bandwidth / widest) ** 0.5
-        told = f"{counts[bandwidth, latency]:,} x {show(bandwidth, 'bandwidth')}, {time(latency)}"
+        told = f"{counts[bandwidth, latency]:,} x {show(bandwidth, 'bandwidth')}" + (
+            f", {time(latency)}" if latency else ""
+        )
         traces.append(drawing.strokes(found, place, colour, width) | {"name": told, "showlegend": True})
     traces += drawing.ends(place, {v: label(v, 40) for v in place}, nodes=drawing.by_node(topology))
     note = "Lines are as wide as their bandwidth."
