@@ -51,7 +51,7 @@ class Page:
         figures = {block.name: block.packed() for block in blocks if isinstance(block, Figure)}
         tables = {block.name: block.spec() for block in blocks if isinstance(block, Table)}
         data = script_json({"themes": THEMES, "figures": figures, "tables": tables, **self.extra})
-        scripts = [plotly_js(), *(_asset(name) for name in (self.script, "page.js") if name)]
+        scripts = [*(_asset(name) for name in (self.script, "page.js") if name), plotly_js()]
         allowed = " ".join(f"'{script_hash(code)}'" for code in scripts)
         policy = "; ".join(
             (

@@ -49,6 +49,27 @@ def test_a_page_draws_and_stays_quiet(
     assert paper == f"rgb({', '.join(str(int(wanted[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
+def test_what_is_in_the_window_is_drawn_first(browser: Browser, files: dict[str, Path]) -> None:
+    """Tables before plotly, figures in sight next, the others when the browser is idle, or before printing."""
+    held = browser.command(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": "window.requestIdleCallback = (f) => { window.later = f; };"}
+    )
+    screen = {"width": WIDE, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.command("Emulation.setDeviceMetricsOverride", screen)
+    browser.driver.get(files["report"].resolve().as_uri())
+    drawn = "return document.querySelectorAll('.plot .main-svg').length"
+    try:
+        browser.until("return document.documentElement.dataset.usable === 'true'")
+        browser.until("return window.later !== undefined")
+        some = browser.run(drawn)
+        assert browser.run("return document.documentElement.dataset.ready") is None
+        browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        browser.until("return Array.from(document.querySelectorAll('.plot')).every((div) => div.data)")
+        assert 0 < some < browser.run(drawn)
+    finally:
+        browser.command("Page.removeScriptToEvaluateOnNewDocument", {"identifier": held["identifier"]})
+
+
 def test_hostile_names_are_text(browser: Browser, files: dict[str, Path]) -> None:
     browser.open(files["hostile"])
     browser.run(
