@@ -52,7 +52,8 @@ def test_a_page_draws_and_stays_quiet(
 def test_what_is_in_the_window_is_drawn_first(browser: Browser, files: dict[str, Path]) -> None:
     """Tables before plotly, figures in sight next, the others when the browser is idle, or before printing."""
     held = browser.command(
-        "Page.addScriptToEvaluateOnNewDocument", {"source": "window.requestIdleCallback = (f) => { window.later = f; };"}
+        "Page.addScriptToEvaluateOnNewDocument",
+        {"source": "window.requestIdleCallback = (f) => { window.later = f; };"},
     )
     screen = {"width": WIDE, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.command("Emulation.setDeviceMetricsOverride", screen)
