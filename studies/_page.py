@@ -170,20 +170,17 @@ def across(marks: Mapping[str, float], axis: str = "y", *, log: bool = False) ->
         {**line, f"{axis}0": v, f"{axis}1": v, "line": {"color": palette.NEUTRAL, "width": 1.5, "dash": "dot"}}
         for v in marks.values()
     ]
-    place = {"showarrow": False, f"{other}ref": "paper", f"{other}": 1}
-    anchor = {"yanchor": "bottom", "xanchor": "right"} if axis == "y" else {"yanchor": "bottom", "xanchor": "center"}
-    notes = [
-        {
-            **place,
-            **anchor,
-            axis: math.log10(v) if log else v,
-            "text": label(k),
-            "font": {"size": 11},
-            "bgcolor": "rgba(127,127,127,.12)",
-        }
-        for k, v in marks.items()
-        if k
-    ]
+    notes = []
+    for i, (k, v) in enumerate((k, v) for k, v in marks.items() if k):
+        left = axis == "y" and i % 2 == 1  # names of lines that are near each other stand apart
+        anchor = "center" if axis == "x" else "left" if left else "right"
+        notes.append(
+            {
+                axis: math.log10(v) if log else v, other: 0 if left else 1, f"{other}ref": "paper",
+                "showarrow": False, "yanchor": "bottom", "xanchor": anchor, "text": label(k), "font": {"size": 11},
+                "bgcolor": "rgba(127,127,127,.12)",
+            }
+        )  # fmt: skip
     return {"shapes": shapes, "annotations": notes}
 
 
