@@ -17,7 +17,7 @@ from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
-from _page import Claim, Study, bars, curves, main, section
+from _page import Claim, Study, main, section
 from pydantic import RootModel
 
 from archmodel import catalogue, source
@@ -29,6 +29,7 @@ from archmodel.estimate.driving import driven
 from archmodel.estimate.sharing import SharedTimeline, simulate
 from archmodel.program import AllToAll, Collective, Convolution, Gemm, Layout, Products
 from archmodel.report.html import palette
+from archmodel.report.html.charts import bars, curves
 from archmodel.report.html.figure import Figure, seconds_axis, si_axis
 from archmodel.report.html.page import Section
 from archmodel.report.html.table import Cell, Table, count, quantity, share

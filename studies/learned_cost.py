@@ -23,7 +23,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from _page import Claim, Study, across, bars, curves, main, section
+from _page import Claim, Study, main, section
 
 from archmodel import catalogue, source
 from archmodel.components.gpu import Gpu
@@ -32,6 +32,7 @@ from archmodel.components.multi_table.simulate import Order
 from archmodel.memory.access import AccessDistribution, ReuseHistogram
 from archmodel.quantities import Array
 from archmodel.report.html import palette
+from archmodel.report.html.charts import across, bars, curves, ticked
 from archmodel.report.html.figure import Figure, seconds_axis
 from archmodel.report.html.page import Section
 from archmodel.report.html.table import Cell, Table, count, quantity, share
@@ -410,7 +411,7 @@ def accuracy_section(trained: Trained) -> Section:
         for i, (case, (seconds, predicted)) in enumerate(trained.predicted.items())
     ]  # fmt: skip
     far = max(float(np.max(np.abs(p / s - 1))) for s, p in trained.predicted.values())
-    layout = {"xaxis": {"type": "log", **seconds_axis("simulated")}, "yaxis": {"title": {"text": "times"}},
+    layout = {"xaxis": ticked({"type": "log", **seconds_axis("simulated")}), "yaxis": {"title": {"text": "times"}},
               "showlegend": True, "hovermode": "closest", **across({"equal": 1.0})}  # fmt: skip
     fits = Figure("fits", "Learned cost over simulated time", f"No set is further off than {far:.0%}.", data, layout)
     rows: list[list[Cell]] = [

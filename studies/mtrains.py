@@ -23,10 +23,11 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-from _page import Claim, Study, bars, curves, main, section
+from _page import Claim, Study, main, section
 
 import archmodel as am
 from archmodel import catalogue, source
+from archmodel.report.html.charts import bars, curves
 from archmodel.report.html.figure import si_axis
 from archmodel.report.html.page import Block, Section
 from archmodel.report.html.table import Cell, Table, count, quantity, share

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _page import Claim, Study, curves, main, section
+from _page import Claim, Study, main, section
 
 import archmodel as am
 from archmodel.quantities import show
+from archmodel.report.html.charts import curves
 from archmodel.report.html.figure import si_axis
 from archmodel.report.html.table import Cell, Table, quantity
 
