@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from archmodel.report.html import palette
-from archmodel.report.html.charts import across, ticked
+from archmodel.report.html.charts import LOGARITHMIC, across, ticked
 from archmodel.report.html.figure import Figure, seconds_axis
 from archmodel.report.html.page import Page, Section
 from archmodel.report.html.table import Cell, Table, count, quantity, share
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MOST_MARKS = 1500
 """Points of one series; of more, an even choice is drawn. The tables have all."""
+
+MOST_LINEAR = 3.0
+"""Times off up to which ratios are drawn on a linear axis."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ def _over_measured(seen: Mapping[str, Seen]) -> Figure:
                 "name": f"{label(kind)} ({len(one.measured):,})",
                 "x": np.asarray(one.measured)[shown],
                 "y": one.ratio[shown],
-                "marker": {"size": 5, "opacity": 0.7, "color": palette.SERIES[i % len(palette.SERIES)],
+                "marker": {"size": 7, "opacity": 0.7, "color": palette.SERIES[i % len(palette.SERIES)],
                            "symbol": ("circle", "diamond", "square")[i // len(palette.SERIES) % 3]},
                 "hovertext": [
                     lines(f"<b>{label(kind)}</b> {label(one.names[j])}",
@@ -171,11 +174,12 @@ def _over_measured(seen: Mapping[str, Seen]) -> Figure:
         f"{plural(len(every), 'row')}, mean absolute error {percent(float(np.abs(every).mean()), 1)}; worst is "
         f"{one_line(kind)}, {one_line(seen[kind].names[row])}, {signed(error, 1)}."
     )
+    wide = bool(np.max(np.abs(np.log(every + 1.0))) > np.log(MOST_LINEAR))
     layout = {
         "xaxis": ticked({"type": "log", **seconds_axis("measured")}),
-        "yaxis": {"type": "log", "dtick": "D2", "tickformat": "~g", "title": {"text": "predicted / measured"}},
+        "yaxis": {"title": {"text": "predicted / measured"}, **({**LOGARITHMIC, "type": "log"} if wide else {})},
         "hovermode": "closest",
         "showlegend": True,
-        **across({"equal": 1.0}, log=True),
+        **across({"equal": 1.0}, log=wide),
     }
     return Figure("calibration", "Predicted over measured time", said, traces, layout, height=420)

@@ -75,8 +75,13 @@ def curves(
 
 
 def ticked(axis: Mapping[str, Any]) -> dict[str, Any]:
-    """An axis with ticks that do not run into each other."""
-    return {**(LOGARITHMIC if axis.get("type") == "log" and "tickvals" not in axis else {}), **axis}
+    """An axis whose ticks do not run into each other; on a logarithmic one plotly writes units at decades only, so the
+    title has them."""
+    if axis.get("type") != "log" or "tickvals" in axis:
+        return dict(axis)
+    unit, title = str(axis.get("ticksuffix", "")).strip(), axis.get("title", {}).get("text", "")
+    named = {"title": {"text": f"{title} [{unit}]".strip()}, "ticksuffix": ""} if unit else {}
+    return {**LOGARITHMIC, **axis, **named}
 
 
 def across(marks: Mapping[str, float], axis: str = "y", *, log: bool = False) -> dict[str, Any]:
