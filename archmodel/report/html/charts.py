@@ -103,7 +103,6 @@ def across(marks: Mapping[str, float], axis: str = "y", *, log: bool = False) ->
             {
                 axis: math.log10(v) if log else v, other: 0 if left else 1, f"{other}ref": "paper",
                 "showarrow": False, "yanchor": "bottom", "xanchor": anchor, "text": label(k), "font": {"size": 11},
-                "bgcolor": "rgba(127,127,127,.12)",
             }
         )  # fmt: skip
     return {"shapes": shapes, "annotations": notes}

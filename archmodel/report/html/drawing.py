@@ -196,20 +196,22 @@ def loaded(drawn: Mapping[Pair, Line], place: Mapping[str, Point], top: float) -
     ]
     x = [(1 - HERE) * place[a][0] + HERE * place[b][0] for a, b in drawn]
     y = [(1 - HERE) * place[a][1] + HERE * place[b][1] for a, b in drawn]
-    marker: dict[str, Any] = {
-        "size": 7 if len(drawn) < 200 else 5,
-        **scale([100 * line.value * top for line in drawn.values()], top),
-        "showscale": True,
-        "colorbar": {"ticksuffix": " %", "thickness": 12, "outlinewidth": 0, "title": {"text": "busy"}, "len": 0.8},
-    }
+    busy = [100 * line.value * top for line in drawn.values()]
+    marker = {"size": 7 if len(drawn) < 200 else 5, "color": busy, "coloraxis": "coloraxis"}
     told = {"hovertext": [line.told for line in drawn.values()], "hoverinfo": "text"}
     return [*traces, {"type": "scatter", "mode": "markers", "name": "links", "x": x, "y": y, "marker": marker,
                       "showlegend": False, **told}]  # fmt: skip
 
 
-def scale(values: Sequence[float], top: float) -> dict[str, Any]:
-    """Colours of marks by per cent, as those of the lines."""
-    return {"color": list(values), "colorscale": palette.SEQUENTIAL, "cmin": 0, "cmax": 100 * top or 1.0}
+def scale(top: float) -> dict[str, Any]:
+    """The colours of marks by per cent, which are those of the lines; their bar lies below on a narrow screen."""
+    bar = {"ticksuffix": " %", "thickness": 12, "outlinewidth": 0, "title": {"text": "busy"}, "len": 0.8}
+    return {"colorscale": palette.SEQUENTIAL, "cmin": 0, "cmax": 100 * top or 1.0, "colorbar": bar}
+
+
+LYING = {"orientation": "h", "ticksuffix": " %", "thickness": 10, "outlinewidth": 0, "y": -0.02, "yanchor": "top",
+         "len": 0.9}  # fmt: skip
+"""The bar of colours on a narrow screen."""
 
 
 def points(
@@ -234,7 +236,7 @@ def arrow(pair: Pair, place: Mapping[str, Point], text: str) -> dict[str, Any]:
     (ax, ay), (bx, by) = place[pair[0]], place[pair[1]]
     at = {"x": (1 - HERE) * ax + HERE * bx, "y": (1 - HERE) * ay + HERE * by}
     return {**at, "text": text, "showarrow": True, "arrowhead": 0, "arrowwidth": 1, "ax": 36, "ay": -28,
-            "font": {"size": 11}, "bgcolor": "rgba(127,127,127,.18)", "borderpad": 2}  # fmt: skip
+            "font": {"size": 11}}  # fmt: skip
 
 
 def layout_of(place: Mapping[str, Point], topology: Topology) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def network(estimate: Estimate, loads: Loads | None = None) -> Figure:
     notes = [HOW]
     if by_node:
         inside = [float(loads.share[grouped.get((v, v), [])].max(initial=0.0)) for v in place if drawing.plain(v)]
-        ends[0]["marker"] |= drawing.scale([100 * share for share in inside], top)
+        ends[0]["marker"] |= {"color": [100 * share for share in inside], "coloraxis": "coloraxis"}
         notes.append(
             f"{ranks:,} ranks: a point is a node of {topology.local_size}, in the colour of its busiest link inside; a "
             "line is all links between two points, as busy as the busiest of them."
@@ -111,7 +111,7 @@ def network(estimate: Estimate, loads: Loads | None = None) -> Figure:
         ends += _interfaces(estimate, place, loads)
     if loads.unknown:
         notes.append(f"{data(loads.unknown)} of ops whose messages are not known are left out.")
-    layout = drawing.layout_of(place, topology)
+    layout = {**drawing.layout_of(place, topology), "coloraxis": drawing.scale(top)}
     busiest = int(loads.share.argmax())
     worst = next(pair for pair, which in grouped.items() if busiest in which)
     if worst in drawn and top:
@@ -124,7 +124,7 @@ def network(estimate: Estimate, loads: Loads | None = None) -> Figure:
         layout,
         height=drawing.height_of(place),
         note=" ".join(notes),
-        narrow={"showlegend": False},
+        narrow={"showlegend": False, "coloraxis.colorbar": drawing.LYING},
     )
 
 

@@ -158,6 +158,7 @@ def _theme(paper: str, ink: str, grid: str, middle: str) -> dict[str, Any]:
             "margin": {"l": 8, "r": 12, "t": 28, "b": 8},
             "xaxis": axis,
             "yaxis": axis,
+            "annotationdefaults": {"bgcolor": paper, "arrowcolor": ink, "borderpad": 2},
             "barcornerradius": 1,
         },
         "data": {"heatmap": [{"colorbar": {"thickness": 12, "outlinewidth": 0}}]},
