@@ -169,7 +169,7 @@ def ratios(named: Named, values: Outputs) -> Figure:
         "xaxis": {
             "ticksuffix": " %",
             "title": {"text": f"against {label(named[0][0], 40)}"},
-            "range": [max(min(ends) - 0.22 * reach, -125.0), max(ends) + 0.22 * reach],
+            "range": [max(min(ends) - 0.22 * reach, min(-125.0, -0.18 * reach)), max(ends) + 0.22 * reach],
         },
         "yaxis": listing_axis(labels(names, 30)),
         "showlegend": True,

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from archmodel.network.graph import End
     from archmodel.network.topology import Topology
 
-MOST_SHOWN = 64
-"""Ranks that are drawn one by one where a node can stand for its own; of a larger machine, nodes are drawn."""
+MOST_SHOWN, MOST_IN_BOX = 32, 64
+"""Ranks that are drawn one by one where a node can stand for its own, round their nodes and in a torus or mesh; of a
+larger machine, nodes are drawn."""
+
+PITCH = 3.2
+"""From one node to the next, their circles having a radius of 1."""
 
 STEPS = 6
 """Widths and colours of lines."""
@@ -47,7 +51,7 @@ class Line:
 
 def by_node(topology: Topology) -> bool:
     """Whether nodes stand for their ranks."""
-    return topology.nodes > 1 and topology.ranks > MOST_SHOWN
+    return topology.nodes > 1 and topology.ranks > (MOST_IN_BOX if _boxed(topology) else MOST_SHOWN)
 
 
 def places(topology: Topology, links: Sequence[Pair]) -> dict[str, Point]:
@@ -73,7 +77,7 @@ def places(topology: Topology, links: Sequence[Pair]) -> dict[str, Point]:
     step = 0.45 * max(1.0, (right - left) / 6) if apart else 1.6
     height = max(y for _, y in found.values())
     while waiting:
-        middle = {v: [found[w][0] for w in beside[v] if w in found] for v in waiting}
+        middle = {v: [_column(w, found, topology) for w in beside[v] if w in found] for v in waiting}
         ready = [v for v in waiting if middle[v]] or waiting
         height += step
         ready.sort(key=lambda v: round(float(np.mean(middle[v])), 6) if middle[v] else 0.0)
@@ -82,6 +86,13 @@ def places(topology: Topology, links: Sequence[Pair]) -> dict[str, Point]:
             found[v] = ((left + right) / 2 + wide * ((i + 0.5) / len(ready) - 0.5), height)
         waiting = [v for v in waiting if v not in found]
     return found
+
+
+def _column(v: str, found: Mapping[str, Point], topology: Topology) -> float:
+    """Where a vertex stands from left to right; ranks round a node stand where it does."""
+    if v.startswith("rank ") and not _boxed(topology):
+        return PITCH * (int(v[5:]) // topology.local_size)
+    return found[v][0]
 
 
 def _node_of(switch: str, topology: Topology) -> str:
@@ -113,7 +124,7 @@ def _nodes(topology: Topology) -> dict[str, Point]:
 def _on_circle(rank: int, local_size: int) -> Point:
     node, local = divmod(rank, local_size)
     turn = 2 * math.pi * (local + 0.5) / local_size
-    return 3.2 * node + math.cos(turn), math.sin(turn)
+    return PITCH * node + math.cos(turn), math.sin(turn)
 
 
 def _in_box(rank: int, sizes: Sequence[int]) -> Point:
@@ -189,7 +200,7 @@ def loaded(drawn: Mapping[Pair, Line], place: Mapping[str, Point], top: float) -
     by_step: dict[int, list[Pair]] = {}
     for pair, line in drawn.items():
         by_step.setdefault(min(int(line.value * STEPS), STEPS - 1), []).append(pair)
-    thick = 4.2 if len(drawn) < 100 else 1.6
+    thick = float(np.clip(150.0 / max(len(drawn), 1), 1.6, 4.2))
     traces = [
         strokes(found, place, palette.along((step + 0.5) / STEPS), 0.8 + thick * (step + 0.5) / STEPS)
         for step, found in sorted(by_step.items())

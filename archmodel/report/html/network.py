@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archmodel.quantities import show
-from archmodel.report.html import drawing
+from archmodel.report.html import drawing, palette
 from archmodel.report.html.drawing import Line, Pair, Point
 from archmodel.report.html.figure import Figure
 from archmodel.report.html.page import Block
@@ -78,7 +78,7 @@ def blocks(estimate: Estimate) -> list[Block]:
 
 
 def network(estimate: Estimate, loads: Loads | None = None) -> Figure:
-    """Links by the share of an iteration in which they are busy; of more than `drawing.MOST_SHOWN` ranks, nodes."""
+    """Links by the share of an iteration in which they are busy; of a large machine, nodes."""
     ranks = estimate.program.ranks
     if not 1 < ranks <= MOST_RANKS:
         why = "One rank: nothing crosses a network." if ranks == 1 else f"{ranks:,} ranks: more than are drawn."
@@ -102,7 +102,7 @@ def network(estimate: Estimate, loads: Loads | None = None) -> Figure:
     notes = [HOW]
     if by_node:
         inside = [float(loads.share[grouped.get((v, v), [])].max(initial=0.0)) for v in place if drawing.plain(v)]
-        ends[0]["marker"] |= {"color": [100 * share for share in inside], "coloraxis": "coloraxis"}
+        ends[0]["marker"] |= {"color": [palette.along(share / top if top else 0.0) for share in inside]}
         notes.append(
             f"{ranks:,} ranks: a point is a node of {topology.local_size}, in the colour of its busiest link inside; a "
             "line is all links between two points, as busy as the busiest of them."

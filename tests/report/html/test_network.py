@@ -10,7 +10,7 @@ import pytest
 import archmodel as am
 from archmodel.estimate.result import Estimate
 from archmodel.network import SCALE_UP, build_topology
-from archmodel.report.html import drawing
+from archmodel.report.html import drawing, palette
 from archmodel.report.html.network import Loads, blocks, network
 from archmodel.report.html.table import Table
 from archmodel.report.html.topology import links, topology_page
@@ -38,14 +38,15 @@ def test_every_link_is_drawn_with_what_it_carries(each: Estimate) -> None:
         assert re.search(r"busy .*s at .*B/s, .* %", told)
 
 
-def test_more_than_64_ranks_are_drawn_by_node(each: Estimate) -> None:
+def test_a_large_machine_is_drawn_by_node(each: Estimate) -> None:
     figure = network(each)
     nodes = [t for t in figure.data if t.get("name") == "nodes"]
-    assert bool(nodes) == (each.program.ranks > drawing.MOST_SHOWN) == ("a point is a node" in figure.note)
+    assert bool(nodes) == (each.program.ranks == 128) == ("a point is a node" in figure.note)
     if nodes:
         found, _ = iteration_loads(each)
         inner = found.seconds[: found.inside].reshape(16, -1).max(1) / float(each.iteration_time)
-        assert nodes[0]["marker"]["color"] == pytest.approx(100 * inner)
+        top = found.seconds.max() / float(each.iteration_time)
+        assert nodes[0]["marker"]["color"] == [palette.along(float(share / top)) for share in inner]
 
 
 def test_the_table_has_every_directed_link_the_busiest_first(each: Estimate) -> None:
