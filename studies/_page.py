@@ -153,6 +153,10 @@ def compared(name: str, title: str, found: Sequence[Row], said: str = "", note: 
     columns = [
         ("", ""), ("predicted", "number"), ("published", "number"), ("error", "fraction"), ("note", ""), ("source", ""),
     ]  # fmt: skip
+    sources = {row.source for row in found if row.published is not None}
+    if len(sources) == 1:  # said once
+        note = f"{note} Published: {sources.pop()}.".strip()
+        cells = [[*row[:-1], ""] for row in cells]
     empty = [i for i in range(len(columns)) if all(row[i] in ("", ("", None)) for row in cells)]
     columns = [c for i, c in enumerate(columns) if i not in empty]
     cells = [[c for i, c in enumerate(row) if i not in empty] for row in cells]

@@ -268,9 +268,14 @@ def build() -> Study:
         for index, target in enumerate(dict.fromkeys(row.target for row in found(name))):
             mine = [row for row in found(name) if row.target == target]
             parts.append(
-                compared(f"{name}-{index}" if index else name, target if index else title, mine, extremes(mine))
+                compared(f"{name}-{index}" if index else name, upper(target) if index else title, mine, extremes(mine))
             )
     return Study("Embedding rows read from drives", said, claims(), parts)
+
+
+def upper(text: str) -> str:
+    """With a capital."""
+    return text[:1].upper() + text[1:]
 
 
 def extremes(found: Sequence[Row]) -> str:
@@ -286,8 +291,8 @@ def extremes(found: Sequence[Row]) -> str:
         )
     low, high = min(found, key=lambda row: row.predicted), max(found, key=lambda row: row.predicted)
     if low.predicted == high.predicted:
-        return f"{found[0].target}: {low.predicted:.3g} everywhere."
-    return f"{found[0].target}: from {low.predicted:.3g} ({low.case}) to {high.predicted:.3g} ({high.case})."
+        return f"{upper(found[0].target)}: {low.predicted:.3g} everywhere."
+    return f"{upper(found[0].target)}: from {low.predicted:.3g} ({low.case}) to {high.predicted:.3g} ({high.case})."
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

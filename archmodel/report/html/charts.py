@@ -41,7 +41,7 @@ def bars(
         "barmode": "relative" if stacked else "group",
         "showlegend": len(series) > 1,
         "xaxis": ticked(axis),
-        "yaxis": listing_axis(labels(list(names), 34)),
+        "yaxis": listing_axis(labels(list(names), 46)),
         **across(marks or {}, "x", log=axis.get("type") == "log"),
     }  # fmt: skip
     narrow = {"yaxis.ticktext": labels(list(names), 26), "yaxis.tickfont.size": 9}
