@@ -173,6 +173,24 @@ def test_pointing_at_a_bar_shows_what_it_is(browser: Browser, files: dict[str, P
     assert "time goes to" in said and "law c" in said
 
 
+def test_pointing_at_a_link_shows_what_it_carries(browser: Browser, files: dict[str, Path]) -> None:
+    browser.open(files["report"])
+    spot = browser.run(
+        """
+        const div = document.getElementById('network');
+        const links = div._fullData.find((t) => t.name === 'links').index;
+        const mark = div.querySelectorAll('.scatterlayer .trace')[links].querySelector('path.point');
+        mark.scrollIntoView({block: 'center', behavior: 'instant'});
+        const box = mark.getBoundingClientRect();
+        return [box.x + box.width / 2, box.y + box.height / 2];"""
+    )
+    for step in (-2, 0):
+        browser.command("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": spot[0] + step, "y": spot[1]})
+    browser.until("return document.querySelector('#network .hoverlayer text') !== null")
+    said = browser.run("return document.querySelector('#network .hoverlayer').textContent")
+    assert " to " in said and "busy" in said and "GB/s" in said
+
+
 def test_clicking_a_bar_opens_its_law(browser: Browser, files: dict[str, Path]) -> None:
     browser.open(files["report"])
     assert browser.run("return document.querySelectorAll('details.law[open]').length") == 0
