@@ -202,6 +202,8 @@
     if (seen < 0 && !root.dataset.usable) {
       root.dataset.usable = "true";
       performance.mark("usable");
+      idle(next, { timeout: 100 });
+      return;
     }
     const div = waiting.splice(Math.max(seen, 0), 1)[0];
     if (!div) root.dataset.ready = "true";
