@@ -681,7 +681,9 @@ def topology(
     system, name = _machine(design, sets, root)
     found = system.topology(ranks)
     if html is not None:
-        network.figure(found, name).write_html(html, include_plotlyjs=True, div_id="topology")
+        from archmodel.report.html.topology import topology_page
+
+        topology_page(found, name).write(html)
         click.echo(f"wrote {escape(str(html))}", err=True)
     if as_json:
         _print_json(network.to_dict(found))
@@ -742,7 +744,9 @@ def locality(trace: Path, column: str | None, as_json: bool, html: Path | None) 
 
     found = words.locality(trace, column)
     if html is not None:
-        words.write_page(found, html)
+        from archmodel.report.html.locality import locality_page
+
+        locality_page(found).write(html)
         click.echo(f"wrote {escape(str(html))}", err=True)
     if as_json:
         _print_json(found.to_dict())
@@ -772,7 +776,10 @@ def gpu(measurements: Path, device: str | None, which: str | None, output: Path 
 
     found = calibrate_gpu(measurements, device, gpu=which)
     if html is not None:
-        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+        from archmodel.report.html.calibration import gpu_page as page
+
+        page(found).write(html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
     if output is None:
         click.echo(found.yaml(), nl=False)
     else:
@@ -815,7 +822,10 @@ def network(
         logs, fabric=fabric, bandwidth=bandwidth, nic=nic, interfaces=interfaces, in_place=in_place
     )
     if html is not None:
-        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+        from archmodel.report.html.calibration import fabric_page as page
+
+        page(found).write(html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
     if output is not None:
         output.write_text(found.yaml(), encoding="utf-8")
     if as_json:
@@ -848,7 +858,10 @@ def set_costs(
 
     found = calibrate_tables(measurements, tables, seed=seed)
     if html is not None:
-        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+        from archmodel.report.html.calibration import set_costs_page as page
+
+        page(found).write(html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
     if output is not None:
         output.write_text(found.json(), encoding="utf-8")
     if as_json:

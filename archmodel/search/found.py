@@ -129,6 +129,11 @@ class Found:
         ends = [named(f, name) for f in families for name in ("fits", "reason")]
         return tuple(dict.fromkeys(["point", *self.knobs, *self._derived, *outputs, *ends]))
 
+    @property
+    def _measured(self) -> set[str]:
+        """Columns with a unit that are no knobs."""
+        return set(self.units) - set(self.knobs)
+
     def table(self, rows: Rows) -> Columns:
         """Some points with all their columns."""
         return {name: self.column(name)[rows] for name in self.names} if len(self.points.codes) else {}
@@ -233,8 +238,12 @@ class Found:
             extra["plan"] = names
             written.append(folder)
         frame = frame.with_columns(**{name: pl.Series(name, column, dtype=pl.String) for name, column in extra.items()})
-        notes = {"archmodel": json.dumps({**self.meta, "units": self.units, "reference": dict(self.reference),
-                                          "hypervolume": self.hypervolume, "share": self.share})}  # fmt: skip
+        told = {
+            **self.meta, "units": self.units, "outputs": [name for name in self.names if name in self._measured],
+            "objectives": {o.of.label: "max" if o.largest else "min" for o in self.asked.aims.objectives},
+            "reference": dict(self.reference), "hypervolume": self.hypervolume, "share": self.share,
+        }  # fmt: skip
+        notes = {"archmodel": json.dumps(told)}
         every = path.with_name(f"{path.stem}.points.parquet")
         frame.write_parquet(path, metadata=notes)
         self.to_polars(np.arange(len(self.points.codes))).write_parquet(every, metadata=notes)
