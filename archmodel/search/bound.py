@@ -57,14 +57,14 @@ def lower_bound(options: Options) -> Bound:
     floor = float(options.start.min() + options.cost.min(1).max())
     floor = max(floor, float(options.start.max()))
     slack = float(options.start.min())
-    multipliers = _multipliers(options, np.inf)
+    multipliers = prices(options, np.inf)
     low, previous = floor, -1.0
     for _ in range(_ROUNDS):
         low = max(low, _crossing(options, floor, slack, multipliers))
         if low <= previous * (1 + 1e-6) or not multipliers.any():
             break
         previous = low
-        better = _multipliers(options, low - slack)
+        better = prices(options, low - slack)
         if np.allclose(better, multipliers, rtol=1e-9):
             break
         multipliers = better
@@ -91,7 +91,7 @@ def _crossing(options: Options, floor: float, slack: float, multipliers: Array) 
     return max(low, min(high, dual(options, high - slack, multipliers)))
 
 
-def _multipliers(options: Options, limit: float) -> Array:
+def prices(options: Options, limit: float) -> Array:
     """Prices of bytes at which the relaxed problem's memory just fits: one tier after the other, twice round."""
     total = options.limits.sum(0)
     multipliers = np.zeros(len(total))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numpy.random import Generator, default_rng
 
 from archmodel.quantities import Array
-from archmodel.search.bound import Bound, blame, lower_bound, relaxed
+from archmodel.search.bound import Bound, blame, lower_bound, prices, relaxed
 from archmodel.search.options import NODE, RANK, WORLD, Assignment, IntArray, Options, Solution
 
 _TRIALS = 48
@@ -24,8 +24,14 @@ _STARTS = 2
 """Starts without a banned scope that are lowered; of every other family, one."""
 _WIDE = 128
 """Cuts all narrower than this are left out of one family of starts."""
+_WIDE_GAP, _WIDE_KICKS = 0.01, 30
+"""Gap from which the search looks further than near the relaxed problem's choices, and kicks that it adds then."""
 _KICK_WORK = 1.6e7
 """Kicks without a budget, times tables, times ranks: at most this."""
+_FALLBACKS = 8
+"""Options that find room, of a table whose own option does not, among which the best is taken."""
+_REFUSED, _CHAIN, _RELIEFS = 12, 6, 8
+"""Options refused for want of room that displace others, tables that one displaces at most, and ways tried for each."""
 _SHORT = 6
 """Options per table that a kick chooses from."""
 Progress = Callable[[float, float, float], None]
@@ -94,11 +100,12 @@ class State:
                 room &= self.held[:, k] <= self.o.limits[:, k] - memory[k]
         return np.asarray(room)
 
-    def where(self, t: int, slot: int) -> tuple[float, tuple[int, ...]] | None:
-        """Best homes of a table now: the largest touched load after it, and the homes; None when it does not fit."""
+    def where(self, t: int, slot: int, *, blind: bool = False) -> tuple[float, tuple[int, ...]] | None:
+        """Best homes of a table now: the largest touched load after it, and the homes; None when it does not fit.
+        `blind`: as if every rank had room."""
         cost, memory, scope = self.o.cost[t, slot], self.o.memory[t, slot], self.o.scope[slot]
         count = int(self.o.count[t, slot])
-        room = self.room(memory)
+        room = np.ones(self.o.ranks, dtype=bool) if blind else self.room(memory)
         if scope == WORLD:
             return (float(self.load.max() + cost), ()) if room.all() else None
         if scope == NODE:
@@ -169,13 +176,19 @@ def construct(options: Options, slot: IntArray, *, by_memory: bool = False) -> S
 
 
 def _place(state: State, t: int, slot: int) -> bool:
+    """The option asked for, or else, of the cheapest ones that find room, the one that leaves the lowest top."""
     found = state.where(t, slot)
     if found is None:
+        best, tried = (np.inf, np.inf), 0
         for other in np.argsort(state.o.work[t], kind="stable").tolist():
-            if np.isfinite(state.o.cost[t, other]) and (found := state.where(t, other)) is not None:
-                slot = other
+            if not np.isfinite(state.o.cost[t, other]) or tried == _FALLBACKS:
                 break
-        else:
+            if (there := state.where(t, other)) is not None:
+                tried += 1
+                rank = max(there[0], state.value), float(state.o.work[t, other])
+                if rank < best:
+                    best, found, slot = rank, there, other
+        if found is None:
             return False
     state.put(t, slot, found[1])
     return True
@@ -322,7 +335,8 @@ def _shift(state: State, shards: Shards, s: int, here: int, there: int, width: i
 
 
 def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) -> bool:
-    """Another option for a table on the busiest rank, where that lowers the top: of those, the least total work."""
+    """Another option for a table on the busiest rank, where that lowers the top: of those, the least total work. Where
+    there is no room for any, others make room for one."""
     o = state.o
     limit = top * (1 - 1e-12)
     here = [shards[RANK].table[shards[RANK].home == busiest], np.flatnonzero(o.scope[state.slot] == WORLD)]
@@ -341,6 +355,7 @@ def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) ->
     after[np.arange(len(tables)), slot] = np.inf
     rise = np.where(after < limit, o.work[tables] - o.work[tables, slot][:, None], np.inf)
     order = np.argsort(rise, axis=None, kind="stable")[: min(_TRIALS, int((after < limit).sum()))]
+    refused: list[tuple[int, int]] = []
     for flat in order.tolist():
         i, other = divmod(flat, rise.shape[1])
         t = int(tables[i])
@@ -350,6 +365,53 @@ def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) ->
             state.put(t, other, found[1])
             return True
         state.put(t, *old)
+        if found is None:
+            refused.append((t, other))
+    return any(_displace(state, t, other, limit) for t, other in refused[:_REFUSED])
+
+
+def _displace(state: State, t: int, slot: int, limit: float) -> bool:
+    """A table takes an option for which there is no room, and others that are in its way move or take options that
+    hold less there, each the least additional work; True when all keep below `limit`."""
+    trial = state.copy()
+    trial.take(t)
+    found = trial.where(t, slot, blind=True)
+    if found is None or found[0] >= limit:
+        return False
+    trial.put(t, slot, found[1])
+    for _ in range(_CHAIN):
+        over = trial.held - state.o.limits
+        if not (over > 0).any():
+            state.load, state.held, state.slot, state.homes = trial.load, trial.held, trial.slot, trial.homes
+            return True
+        rank, tier = divmod(int((over / np.maximum(state.o.limits, 1.0)).argmax()), over.shape[1])
+        if not _relieve(trial, t, rank, tier, float(over[rank, tier]), limit):
+            return False
+    return False
+
+
+def _relieve(state: State, kept: int, rank: int, tier: int, excess: float, limit: float) -> bool:
+    """Frees at least `excess` bytes of a rank's tier by moving or re-cutting one table other than `kept`."""
+    o = state.o
+    width, scope = state.width, o.scope[state.slot]
+    here = [
+        t
+        for t, homes in enumerate(state.homes)
+        if t != kept and (scope[t] == WORLD or (rank if scope[t] == RANK else rank // width) in homes)
+    ]
+    slot = state.slot[here]
+    held = o.memory[here, slot, tier][:, None]
+    freed = held - np.where(o.scope == WORLD, o.memory[here][:, :, tier], 0.0)
+    possible = (freed >= excess) & (o.cost[here] < limit)
+    rise = np.where(possible, o.work[here] - o.work[here, slot][:, None], np.inf)
+    for flat in np.argsort(rise, axis=None, kind="stable")[: min(_RELIEFS, int(possible.sum()))].tolist():
+        i, other = divmod(flat, rise.shape[1])
+        old = state.take(here[i])
+        found = state.where(here[i], other)
+        if found is not None and found[0] < limit:
+            state.put(here[i], other, found[1])
+            return True
+        state.put(here[i], *old)
     return False
 
 
@@ -400,6 +462,27 @@ def starts(options: Options, bound: Bound) -> list[tuple[IntArray, bool, int]]:
     return result
 
 
+def wide_starts(options: Options, value: float) -> list[IntArray]:
+    """Options (T,) for where memory binds and the bound is far: the relaxed problem's choices when shards may cost
+    what the best plan's rank does, or anything, with bytes priced anew for each, spread by ever smaller shards."""
+    limits = np.maximum(options.limits.min(0), 1.0)
+    share_of_rank = (options.memory / limits).max(2)
+    smallest = np.where(np.isfinite(options.cost), share_of_rank, np.inf).min(1)
+    found: dict[bytes, IntArray] = {}
+    for most in (value, float(np.max(options.cost, where=np.isfinite(options.cost), initial=value))):
+        multipliers = prices(options, most)
+        if not multipliers.any() and not (options.memory > 0.5 * limits).any():
+            continue
+        for price in (1.0, 1.5):
+            for fill in (1.0, 0.25, 0.1):
+                small = share_of_rank <= np.maximum(fill, smallest)[:, None]
+                limit = np.where(small, np.maximum(most, options.cost.min(1))[:, None], -1.0)
+                slot, price_of = relaxed(options, most, multipliers * price, limit)
+                if np.isfinite(price_of).all():
+                    found.setdefault(slot.tobytes(), slot)
+    return list(found.values())
+
+
 def _possible(options: Options, ban: npt.NDArray[np.bool_]) -> bool:
     """Whether a ban on slots concerns anything, and leaves every table an option."""
     return bool(ban.any() and np.isfinite(np.where(ban, np.inf, options.cost)).any(1).all())
@@ -446,7 +529,17 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
             if state.value <= goal:
                 break
         assert best is not None
-        _kicks(options, best.copy(), keep, effort, deadline, goal)
+        rounds = _rounds(options) if effort.rounds is None else effort.rounds
+        _kicks(options, best.copy(), keep, rounds, effort.seed, deadline, goal)
+        if effort.rounds is None:
+            wide = wide_starts(options, best.value) if best.value > bound.value * (1 + _WIDE_GAP) else []
+            for slot in wide:
+                state = construct(options, slot)
+                if state is not None and time.perf_counter() < deadline:
+                    improve(state, deadline, floor=goal)
+                    keep(state)
+            more = 10**9 if effort.budget is not None else _WIDE_KICKS if wide else 0
+            _kicks(options, best.copy(), keep, more, effort.seed + 1, deadline, goal)
     except KeyboardInterrupt:
         interrupted = True
         if best is None:
@@ -481,20 +574,23 @@ def _last_resort(options: Options) -> list[State]:
     return [state]
 
 
+def _rounds(options: Options) -> int:
+    """Kicks that the size of a problem is worth."""
+    tables = len(options.names)
+    return min(max(6, tables // 6), 100, max(4, int(_KICK_WORK / (tables * options.ranks))))
+
+
 def _kicks(
-    options: Options, state: State, keep: Callable[[State], None], effort: Effort, deadline: float, goal: float
+    options: Options,
+    state: State,
+    keep: Callable[[State], None],
+    rounds: int,
+    seed: int,
+    deadline: float,
+    goal: float,
 ) -> None:
     """Iterated local search: re-place a few tables of busy and idle ranks, lower again, keep what is no worse."""
-    tables, random = len(options.names), default_rng(effort.seed)
-    rounds = (
-        effort.rounds
-        if effort.rounds is not None
-        else (
-            10**9
-            if effort.budget is not None
-            else min(max(6, tables // 6), 100, max(4, int(_KICK_WORK / (tables * options.ranks))))
-        )
-    )
+    tables, random = len(options.names), default_rng(seed)
     short = np.argsort(options.work, axis=1, kind="stable")[:, :_SHORT].tolist()
     for _ in range(rounds if tables > 1 else 0):
         if state.value <= goal or time.perf_counter() > deadline:
