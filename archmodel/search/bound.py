@@ -132,24 +132,27 @@ def _least_price(options: Options, limit: float, multipliers: Array, k: int, tot
 
 
 def blame(options: Options) -> NoPlan:
-    """Why no plan fits: a table that no option of fits anywhere, or a tier that is too small in total."""
+    """Why no plan fits: a table that no option of fits anywhere, or memories that are too small in total."""
     room = options.limits.max(0)
     valid = np.isfinite(options.cost)
     fits = valid & (options.memory <= room).all(2)
     bad = np.flatnonzero(~fits.any(1))
-    gib = 1024.0**3
+    gib, names = 1024.0**3, options.tiers
     if len(bad):
-        t = int(bad[0])
-        need = np.where(valid[t, :, None], options.memory[t], np.inf)
-        least = need[:, 0].min() / gib
+        t, tiers = int(bad[0]), len(names)
+        used = options.memory[t, :, :tiers] / np.maximum(room[:tiers], 1.0)
+        nearest = int(np.where(valid[t], used.max(1), np.inf).argmin())
+        k = int(used[nearest].argmax())
         return NoPlan(
-            f"table {options.names[t]} fits nowhere: its smallest shard needs {least:.2f} GiB of hbm, a rank has "
-            f"{room[0] / gib:.2f} GiB for shards; allow more kinds or kernels (row_wise, a host-memory kernel), or "
-            "more memory per rank"
+            f"table {options.names[t]} fits nowhere: its smallest shard needs {options.memory[t, nearest, k] / gib:.2f} "
+            f"GiB of {names[k]} ({options.kinds[nearest]}, {options.kernels[nearest]}), a rank has {room[k] / gib:.2f} "
+            "GiB for shards; allow more kinds or kernels (row_wise, a host-memory kernel), or more memory per rank"
         )
-    least = np.where(valid, options.bytes[..., 0], np.inf).min(1).sum() / gib
-    total = options.limits[:, 0].sum() / gib
+    held = np.where(valid[..., None], options.bytes, np.inf)[..., : len(names)]
+    total = options.limits.sum(0)[: len(names)] / gib
+    there = " and ".join(f"{amount:.2f} GiB of {name}" for name, amount in zip(names, total, strict=True))
     return NoPlan(
-        f"no plan was found that fits: all tables at their smallest need {least:.2f} GiB of hbm in total, "
-        f"{options.ranks} ranks have {total:.2f} GiB for shards; allow host-memory kernels, or more ranks"
+        f"no plan was found that fits: all tables at their smallest need {held[..., 0].min(1).sum() / gib:.2f} GiB of "
+        f"{names[0]}, or {held.sum(2).min(1).sum() / gib:.2f} GiB of all memories together; {options.ranks} ranks have "
+        f"{there} for shards; allow host-memory kernels, or more ranks"
     )
