@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -143,7 +144,7 @@ class Design(Viewed):
         for path, value in changes.items():
             if isinstance(value, np.ndarray):
                 value = np.asarray(value, dtype=np.float64)[..., None]  # the trailing axis is ranks
-            tree = source.set_path(tree, path, value)
+            tree = source.set_path(_in_full(tree, path), path, value)
         changed = _checked(tree, self.path, python=True)
         if _same_program(self, changed):
             for name in ("placement", "program"):
@@ -157,6 +158,16 @@ def without_published(tree: source.Located, changes: Iterable[str]) -> source.Lo
     if "published" not in tree or all(path.split(".")[0] in ("published", "name") for path in changes):
         return tree
     return source.set_path(tree, "published", {})
+
+
+def _in_full(tree: source.Located, path: str) -> source.Located:
+    """The tree with plans that are one word written out where `path` goes below them: `plan: auto` as
+    `plan: {tables: {default: {sharding: auto}}}`."""
+    for short, key in (("plan", "tables"), ("plan.tables", "default"), ("plan.tables.default", "sharding")):
+        with suppress(KeyError):
+            if path.startswith(f"{short}.") and isinstance(word := source.at(tree, short), str):
+                tree = source.set_path(tree, short, {key: word})
+    return tree
 
 
 def _same_program(old: Design, new: Design) -> bool:
@@ -184,7 +195,7 @@ def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str,
     tree = source.read(path, root=root, catalogue=catalogue.directory(), problems=problems)
     tree = without_published(tree, sets or {})
     for where, text in (sets or {}).items():
-        tree = source.set_path(tree, where, source.scalar(text), origin="--set")
+        tree = source.set_path(_in_full(tree, where), where, source.scalar(text), origin="--set")
     return _checked(tree, Path(path), problems)
 
 

@@ -1,0 +1,39 @@
+"""Designs as they are changed: what is written in one word can be set in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import archmodel as am
+
+SHORT = ("plan: auto", "plan: {tables: auto}", "plan: {tables: {default: auto}}", "plan: {}", "")
+CHANGES = {
+    "plan.tables": {"default": {"sharding": "row_wise"}},
+    "plan.tables.default": "row_wise",
+    "plan.tables.default.sharding": "row_wise",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("short", SHORT)
+def test_a_plan_in_one_word_can_be_changed_in_parts(
+    short: str, change: str, small_design: Path, tmp_path: Path
+) -> None:
+    text = small_design.read_text(encoding="utf-8")
+    path = tmp_path / "design.yaml"
+    path.write_text(text[: text.index("plan:")] + short, encoding="utf-8")
+    changed = am.load(path).with_({change: CHANGES[change]})
+    assert set(changed.placement.sharding) == {"row_wise"}
+    assert changed.plan.wires == am.load(path).plan.wires
+
+
+def test_a_word_keeps_holding_beside_what_is_set(small_design: Path, tmp_path: Path) -> None:
+    text = small_design.read_text(encoding="utf-8")
+    path = tmp_path / "design.yaml"
+    path.write_text(text[: text.index("plan:")] + "plan: column_wise", encoding="utf-8")
+    changed = am.load(path, sets={"plan.wires.lookup_forward": "fp16", "plan.tables.default.dtype": "fp16"})
+    assert changed.plan.wires.lookup_forward == "fp16"
+    assert changed.plan.tables.default.sharding == "column_wise"
+    assert changed.plan.tables.default.dtype == "fp16"
