@@ -304,7 +304,7 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
             entry["ranks"] = list(homes)
         elif options.scope[slot] == NODE:
             entry["nodes"] = list(homes)
-        entry |= memory_entry(options.kernels[slot])
+        entry |= memory_entry(options.kernels[slot], own.batches_ahead(design))
         entry |= {"dtype": base.dtype[t], "optimizer": base.optimizer[t]}
         assign[name] = entry
     return {"default": _default(design), "assign": assign}

@@ -24,8 +24,9 @@ _STARTS = 2
 """Starts without a banned scope that are lowered; of every other family, one."""
 _WIDE = 128
 """Cuts all narrower than this are left out of one family of starts."""
-_WIDE_GAP, _WIDE_KICKS = 0.01, 30
-"""Gap from which the search looks further than near the relaxed problem's choices, and kicks that it adds then."""
+_WIDE_GAP, _WIDE_KICKS, _MANY = 0.01, 30, 5
+"""Gap from which the search looks further than near the relaxed problem's choices, and kicks that it adds where
+memory binds or where so many tables for every rank should balance."""
 _KICK_WORK = 1.6e7
 """Kicks without a budget, times tables, times ranks: at most this."""
 _FALLBACKS = 8
@@ -538,7 +539,9 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
                 if state is not None and time.perf_counter() < deadline:
                     improve(state, deadline, floor=goal)
                     keep(state)
-            more = 10**9 if effort.budget is not None else _WIDE_KICKS if wide else 0
+            far = best.value > bound.value * (1 + _WIDE_GAP)
+            many = far and len(options.names) >= _MANY * options.ranks
+            more = 10**9 if effort.budget is not None else _WIDE_KICKS if wide or many else 0
             _kicks(options, best.copy(), keep, more, effort.seed + 1, deadline, goal)
     except KeyboardInterrupt:
         interrupted = True
