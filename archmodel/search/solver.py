@@ -20,15 +20,17 @@ from archmodel.search.options import NODE, RANK, WORLD, Assignment, IntArray, Op
 
 _TRIALS = 48
 """Re-cuts tried in one step."""
-_STARTS = 2
-"""Starts without a banned scope that are lowered; of every other family, one."""
+_STARTS, _TIGHT_STARTS = 2, 4
+"""Starts without a banned scope that are lowered, and those where memory binds; of every other family, one."""
 _WIDE = 128
 """Cuts all narrower than this are left out of one family of starts."""
-_WIDE_GAP, _WIDE_KICKS, _MANY = 0.01, 30, 5
-"""Gap from which the search looks further than near the relaxed problem's choices, and kicks that it adds where
-memory binds or where so many tables for every rank should balance."""
+_WIDE_GAP, _WIDE_SIZE, _WIDE_KICKS, _MANY = 0.01, 20_000, 30, 5
+"""Gap from which the search looks further than near the relaxed problem's choices, tables times ranks up to which it
+does, and kicks that it adds where memory binds or where so many tables for every rank should balance."""
 _KICK_WORK = 1.6e7
 """Kicks without a budget, times tables, times ranks: at most this."""
+_LARGE = 0.2
+"""Share of a rank's memory from which shards are placed before all others, where memory binds."""
 _FALLBACKS = 8
 """Options that find room, of a table whose own option does not, among which the best is taken."""
 _REFUSED, _CHAIN, _RELIEFS = 12, 6, 8
@@ -146,19 +148,16 @@ class State:
         return Assignment(self.slot.copy(), tuple(self.homes))
 
 
-def construct(options: Options, slot: IntArray, *, by_memory: bool = False) -> State | None:
+def construct(options: Options, slot: IntArray, *, by_memory: bool = False, goal: float = 0.0) -> State | None:
     """Longest processing time first: shards on every rank, then on nodes, then on ranks. A table that finds no room
-    takes the cheapest other option that does. None when one finds none."""
+    takes another option that does, the cheapest of those that stay below `goal` if any do. None when one finds none."""
     state = State(options)
     index = np.arange(len(slot))
     scope, cost, memory = options.scope[slot], options.cost[index, slot], options.memory[index, slot]
     size = cost / max(float(cost.max(initial=0.0)), 1e-300)
     if by_memory:
-        share = (options.bytes[index, slot] / np.maximum(options.limits.sum(0), 1.0)).max(1) * options.ranks
-        size = (
-            size * float(cost.max(initial=0.0)) / max(float((options.work[index, slot]).sum()) / options.ranks, 1e-300)
-        )
-        size = np.maximum(size, share / options.members[index, slot])
+        share = (memory / np.maximum(options.limits.min(0), 1.0)).max(1)
+        size = np.where(share > _LARGE, 1.0 + share, size)
     world = np.flatnonzero(scope == WORLD)
     total = memory[world].sum(0)
     if (total <= options.limits.min(0)).all():
@@ -170,61 +169,74 @@ def construct(options: Options, slot: IntArray, *, by_memory: bool = False) -> S
         left = world.tolist()
     node, rank = np.flatnonzero(scope == NODE), np.flatnonzero(scope == RANK)
     order = left + node[np.argsort(-size[node], kind="stable")].tolist()
-    for t in order:
-        if not _place(state, t, int(slot[t])):
-            return None
-    return state if _ranks(state, rank[np.argsort(-size[rank], kind="stable")], slot) else None
+    if not all(_place(state, t, int(slot[t]), goal) for t in order):
+        return None
+    refused = _ranks(state, rank[np.argsort(-size[rank], kind="stable")], slot)
+    return state if all(_place(state, t, int(slot[t]), goal) for t in refused) else None
 
 
-def _place(state: State, t: int, slot: int) -> bool:
+def _place(state: State, t: int, slot: int, goal: float) -> bool:
     """The option asked for, or else, of the cheapest ones that find room, the one that leaves the lowest top."""
     found = state.where(t, slot)
     if found is None:
-        best, tried = (np.inf, np.inf), 0
+        best, tried, floor = (np.inf, np.inf), 0, max(state.value, goal)
         for other in np.argsort(state.o.work[t], kind="stable").tolist():
             if not np.isfinite(state.o.cost[t, other]) or tried == _FALLBACKS:
                 break
             if (there := state.where(t, other)) is not None:
                 tried += 1
-                rank = max(there[0], state.value), float(state.o.work[t, other])
+                rank = max(there[0], floor), float(state.o.work[t, other])
                 if rank < best:
                     best, found, slot = rank, there, other
+                if rank[0] == floor:
+                    break
         if found is None:
             return False
     state.put(t, slot, found[1])
     return True
 
 
-def _ranks(state: State, order: IntArray, slot: IntArray) -> bool:
-    """Single-rank shards by a heap of loads."""
-    o = state.o
-    load, held = state.load.tolist(), state.held.tolist()
-    heap = [(v, r) for r, v in enumerate(load)]
+def _ranks(state: State, order: IntArray, slot: IntArray) -> list[int]:
+    """Single-rank shards, each on the rank of least load that has room; tables that find none are given back."""
+    o, refused = state.o, []
+    heap = [(v, r) for r, v in enumerate(state.load.tolist())]
     heapq.heapify(heap)
-    limits = o.limits.tolist()
-    refused: list[int] = []
-    for t in order.tolist():
+    held, limits = state.held.tolist(), o.limits.tolist()
+    todo = order.tolist()
+    for i, t in enumerate(todo):
         s = int(slot[t])
         cost, memory, count = float(o.cost[t, s]), o.memory[t, s].tolist(), int(o.count[t, s])
-        skipped: list[tuple[float, int]] = []
-        homes: list[int] = []
-        while heap and len(homes) < count:
-            v, r = heapq.heappop(heap)
-            if all(h + m <= limit for h, m, limit in zip(held[r], memory, limits[r], strict=True)):
-                homes.append(r)
-            else:
-                skipped.append((v, r))
-        if len(homes) == count:
-            for r in homes:
-                load[r] += cost
-                held[r] = [h + m for h, m in zip(held[r], memory, strict=True)]
-            state.slot[t], state.homes[t] = s, tuple(homes)
-        else:
-            refused.append(t)
-        for item in [*skipped, *((load[r], r) for r in homes)]:
-            heapq.heappush(heap, item)
-    state.load, state.held = np.array(load), np.array(held).reshape(o.limits.shape)
-    return all(_place(state, t, int(slot[t])) for t in refused)
+        taken: list[tuple[float, int]] = []
+        while heap and len(taken) < count:
+            v, r = taken_now = heapq.heappop(heap)
+            if not all(h + m <= limit for h, m, limit in zip(held[r], memory, limits[r], strict=True)):
+                heapq.heappush(heap, taken_now)
+                break
+            taken.append((v, r))
+        if len(taken) < count:  # a heap is of no use where the emptiest ranks are full
+            for item in taken:
+                heapq.heappush(heap, item)
+            _settle(state, heap, held)
+            return refused + [u for u in todo[i:] if not _as_asked(state, u, int(slot[u]))]
+        for v, r in taken:
+            held[r] = [h + m for h, m in zip(held[r], memory, strict=True)]
+            heapq.heappush(heap, (v + cost, r))
+        state.slot[t], state.homes[t] = s, tuple(r for _, r in taken)
+    _settle(state, heap, held)
+    return refused
+
+
+def _settle(state: State, heap: list[tuple[float, int]], held: list[list[float]]) -> None:
+    for v, r in heap:
+        state.load[r] = v
+    state.held = np.array(held).reshape(state.o.limits.shape)
+
+
+def _as_asked(state: State, t: int, slot: int) -> bool:
+    found = state.where(t, slot)
+    if found is not None:
+        state.put(t, slot, found[1])
+    return found is not None
 
 
 class Shards:
@@ -404,6 +416,8 @@ def _relieve(state: State, kept: int, rank: int, tier: int, excess: float, limit
     held = o.memory[here, slot, tier][:, None]
     freed = held - np.where(o.scope == WORLD, o.memory[here][:, :, tier], 0.0)
     possible = (freed >= excess) & (o.cost[here] < limit)
+    if not possible.any():  # a part of it, then
+        possible = (freed > 0.2 * excess) & (o.cost[here] < limit)
     rise = np.where(possible, o.work[here] - o.work[here, slot][:, None], np.inf)
     for flat in np.argsort(rise, axis=None, kind="stable")[: min(_RELIEFS, int(possible.sum()))].tolist():
         i, other = divmod(flat, rise.shape[1])
@@ -511,18 +525,23 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
 
     try:
         begun: list[tuple[float, int, int, State]] = []
+        built, index = np.inf, np.arange(len(options.names))
         for slot, by_memory, family in starts(options, bound):
-            state = construct(options, slot, by_memory=by_memory)
+            if options.work[index, slot].sum() > built * options.ranks:  # its mean is above what stands already
+                continue
+            state = construct(options, slot, by_memory=by_memory, goal=goal)
             if state is not None:
                 begun.append((state.value, len(begun), family, state))
+                built = min(built, state.value)
         begun += [(s.value, len(begun) + i, -1, s) for i, s in enumerate(_resumed(options, p) for p in extra or [])]
         if not begun:
             begun = [(s.value, 0, 0, s) for s in _last_resort(options)]
         begun.sort(key=lambda b: (b[1] > 0, *b[:2]))  # the relaxed problem's own choice first
         tried: dict[int, int] = {}
+        most = _TIGHT_STARTS if bound.multipliers.any() else _STARTS
         for _, _, family, state in begun:
             tried[family] = tried.get(family, 0) + 1
-            if tried[family] > (1 if family > 0 else _STARTS):
+            if tried[family] > (1 if family > 0 else most):
                 continue
             keep(state)
             improve(state, deadline, floor=goal)
@@ -533,14 +552,16 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
         rounds = _rounds(options) if effort.rounds is None else effort.rounds
         _kicks(options, best.copy(), keep, rounds, effort.seed, deadline, goal)
         if effort.rounds is None:
-            wide = wide_starts(options, best.value) if best.value > bound.value * (1 + _WIDE_GAP) else []
+            far = best.value > bound.value * (1 + _WIDE_GAP)
+            small = len(options.names) * options.ranks <= _WIDE_SIZE
+            wide = wide_starts(options, best.value) if far and small else []
             for slot in wide:
-                state = construct(options, slot)
+                state = construct(options, slot, goal=goal)
                 if state is not None and time.perf_counter() < deadline:
                     improve(state, deadline, floor=goal)
                     keep(state)
-            far = best.value > bound.value * (1 + _WIDE_GAP)
-            many = far and len(options.names) >= _MANY * options.ranks
+            many = best.value > bound.value * (1 + _WIDE_GAP)
+            many &= len(options.names) >= _MANY * options.ranks
             more = 10**9 if effort.budget is not None else _WIDE_KICKS if wide or many else 0
             _kicks(options, best.copy(), keep, more, effort.seed + 1, deadline, goal)
     except KeyboardInterrupt:
