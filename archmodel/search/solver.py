@@ -27,13 +27,13 @@ _WIDE = 128
 _WIDE_GAP, _WIDE_SIZE, _WIDE_KICKS, _MANY = 0.01, 20_000, 30, 5
 """Gap from which the search looks further than near the relaxed problem's choices, tables times ranks up to which it
 does, and kicks that it adds where memory binds or where so many tables for every rank should balance."""
-_KICK_WORK = 1.6e7
+_KICK_WORK = 4e6
 """Kicks without a budget, times tables, times ranks: at most this."""
 _LARGE = 0.2
 """Share of a rank's memory from which shards are placed before all others, where memory binds."""
 _FALLBACKS = 8
 """Options that find room, of a table whose own option does not, among which the best is taken."""
-_REFUSED, _CHAIN, _RELIEFS = 12, 6, 8
+_REFUSED, _CHAIN, _RELIEFS = 12, 6, 16
 """Options refused for want of room that displace others, tables that one displaces at most, and ways tried for each."""
 _SHORT = 6
 """Options per table that a kick chooses from."""
@@ -414,7 +414,8 @@ def _relieve(state: State, kept: int, rank: int, tier: int, excess: float, limit
     ]
     slot = state.slot[here]
     held = o.memory[here, slot, tier][:, None]
-    freed = held - np.where(o.scope == WORLD, o.memory[here][:, :, tier], 0.0)
+    stays = (o.scope == WORLD) | ((o.scope == NODE) & (o.nodes == 1))
+    freed = held - np.where(stays, o.memory[here][:, :, tier], 0.0)
     possible = (freed >= excess) & (o.cost[here] < limit)
     if not possible.any():  # a part of it, then
         possible = (freed > 0.2 * excess) & (o.cost[here] < limit)
@@ -471,10 +472,31 @@ def starts(options: Options, bound: Bound) -> list[tuple[IntArray, bool, int]]:
                     small = share_of_rank <= np.maximum(fill, smallest)[:, None]
                     limit = np.where(small & ~ban, limit, -1.0)
                     slot, price_of = relaxed(options, base, bound.multipliers * price, limit)
-                    if np.isfinite(price_of).all() and slot.tobytes() not in seen:
-                        seen.add(slot.tobytes())
-                        result += [(slot, by, family) for by in ((False, True) if crowded else (False,))]
+                    if not np.isfinite(price_of).all():
+                        continue
+                    for choice in (slot, filled(options, slot, limit)) if tight else (slot,):
+                        if choice.tobytes() not in seen:
+                            seen.add(choice.tobytes())
+                            result += [(choice, by, family) for by in ((False, True) if crowded else (False,))]
     return result
+
+
+def filled(options: Options, slot: IntArray, limit: Array) -> IntArray:
+    """Options (T,) with the memory that they leave put to use, most work saved for a share of it first: prices alone
+    treat equal tables alike. `limit`: most cost of an option, (T, O) or so."""
+    index, total = np.arange(len(slot)), np.maximum(options.limits.sum(0), 1.0)
+    left = total - options.bytes[index, slot].sum(0)
+    saved = options.work[index, slot][:, None] - options.work
+    more = options.bytes - options.bytes[index, slot][:, None]
+    useful = (saved > 0) & (options.cost <= limit) & (more <= left).all(2)
+    worth = np.where(useful, saved / np.maximum((more / total).max(2), 1e-9), 0.0)
+    found, done = slot.copy(), np.zeros(len(slot), dtype=bool)
+    for flat in np.argsort(-worth, axis=None, kind="stable")[: min(int(useful.sum()), 4 * len(slot))].tolist():
+        t, other = divmod(flat, worth.shape[1])
+        if not done[t] and (more[t, other] <= left).all():
+            found[t], done[t] = other, True
+            left = left - more[t, other]
+    return found
 
 
 def wide_starts(options: Options, value: float) -> list[IntArray]:
