@@ -16,6 +16,7 @@ import numpy as np
 from archmodel.components.breakdown import Breakdown
 from archmodel.design import Design, capacities
 from archmodel.estimate.estimate import estimate
+from archmodel.estimate.memory import LIVE_ROLES
 from archmodel.estimate.price import Machine, price
 from archmodel.estimate.result import Estimate
 from archmodel.parallel import algorithms
@@ -118,13 +119,14 @@ CACHED = (0.05, 0.2)
 """Shares of a table that a cache in HBM may hold, where not all tables fit there."""
 
 
-def slots(design: Design) -> list[_Slot]:
-    """Every way that a table can be cut on this machine, in every tier it has; cached in HBM when not all fit there."""
+def slots(design: Design, hbm: float) -> list[_Slot]:
+    """Every way that a table can be cut on this machine, in every tier it has; cached in HBM when not all fit in the
+    `hbm` bytes of every rank."""
     layout, tables, room = design.layout, design.workload.table_arrays, capacities(design.system)
     element = np.array([itemsize(d) for d in design.placement.dtype], dtype=np.float64)
     whole = float((tables.num_embeddings * tables.embedding_dim * element).sum())
     memories: list[tuple[Tier, float]] = [(tier, 0.0) for tier in room]
-    if whole > room["hbm"] * layout.ranks:
+    if whole > hbm * layout.ranks:
         memories += [(tier, share) for tier in room if tier != "hbm" for share in CACHED]
     cuts = [("table_wise", 1)]
     if layout.ranks > 1:
@@ -158,7 +160,10 @@ class Laws:
         self.machine = Machine(
             system.gpu, system.topology(), system.node.host, system.node.gpus, reference.program.graph_capture
         )
-        self.slots = slots(design)
+        self.hbm = table_bytes(design, reference)
+        self.slots = slots(design, self.hbm)
+        inputs = [b for b in reference.program.buffers.values() if b.role == "input" and b.prefetched]
+        self.input_copies = max((b.copies for b in inputs), default=1)
         self._misses: dict[tuple[Scope, float], Array] = {}
 
     def _marginal(self, work: Work, machine: Machine | None = None) -> Array:
@@ -348,7 +353,9 @@ class Laws:
             ]
         whole = columns * size.element[:, 0] + (size.state_bytes[:, 0] if self.train else 0.0)
         held = {tier: rows * whole if tier == slot.tier else none for tier in placement.tiers}
-        held["hbm"] = held["hbm"] + sent + 2 * lookup.output_elements * itemsize(wires.lookup_forward)
+        held["hbm"] = held["hbm"] + self.input_copies * sent + 2 * lookup.output_elements * itemsize(wires.lookup_forward)
+        if self.train and scope == "replica":
+            held["hbm"] = held["hbm"] + rows * columns * itemsize(wires.dense_gradient)
         moves = none
         if slot.cached:
             fetched = self._fetched(slot.cached, placement, scope, blocks)
@@ -484,6 +491,19 @@ def dense_link_seconds(answer: Estimate, stream: Stream) -> float:
     return float(sum(np.min(op.time) for op in dense))
 
 
+def table_bytes(design: Design, answer: Estimate) -> float:
+    """HBM of a rank that tables may take: less what the plan reserves, what else is held throughout, and the peak of
+    what is not."""
+    routes = tuple(f"{route}." for route in ROUTES.values())
+    held = [
+        float(np.max(b.bytes))
+        for name, b in answer.program.buffers.items()
+        if b.tier == "hbm" and b.role not in LIVE_ROLES and not name.startswith(routes)
+    ]
+    room = capacities(design.system)["hbm"] * (1 - float(design.plan.memory_reserve))
+    return max(room - sum(held) - float(np.max(answer.memory["hbm"].parts["activation"])), 0.0)
+
+
 def options(design: Design) -> tuple[Options, Terms, Floor]:
     """Options whose cost is all terms, the terms, and what proves that no estimate is lower."""
     reference = estimate(design)
@@ -491,10 +511,7 @@ def options(design: Design) -> tuple[Options, Terms, Floor]:
     terms, memory, least, count = laws.terms()
     fixed = laws.chords()
     layout, room = design.layout, capacities(design.system)
-    tables = ("parameter", "optimizer_state", "input")
-    needs = reference.memory["hbm"]
-    held = sum((np.max(v) for k, v in needs.parts.items() if k not in (*tables, "reserved")), 0.0)
-    limits = {**room, "hbm": max(room["hbm"] * (1 - float(design.plan.memory_reserve)) - float(held), 0.0)}
+    limits = {**room, "hbm": laws.hbm}
     valid = count > 0
     shared = Options(
         laws.tables.names,

@@ -188,7 +188,7 @@ class _Search:
         self.first = before[0] if before else self
         self.unit: tuple[float, int] | None = None
 
-    def consider(self, name: str, candidate: Design) -> None:
+    def consider(self, name: str, candidate: Design) -> Estimate:
         """Estimate a candidate and keep it when it fits and is better."""
         answer = estimate(candidate)
         value = float(answer.iteration_time)
@@ -197,12 +197,13 @@ class _Search:
         self.tried.append((name, value if good else np.inf))
         if not good:
             self.refused[name] = broken or "does not fit"
-            return
+            return answer
         score = self._score(answer)
         if score < self.score:
             self.best, self.score = (candidate, answer), score
             if self.progress is not None:
                 self.progress(time.perf_counter() - self.begin, value, self.bound)
+        return answer
 
     def _score(self, answer: Estimate) -> float:
         if self.weights == Weights():
@@ -260,7 +261,8 @@ class _Search:
             seen.add(key)
             self.pool.append(tables_of(self.design, shared, found.assignment))
             candidate = draft(self.design, self.pool[-1])
-            self.consider(f"routes {route}, weights " + ", ".join(f"{w:.2f}" for w in at), candidate)
+            answer = self.consider(f"routes {route}, weights " + ", ".join(f"{w:.2f}" for w in at), candidate)
+            shared = less_room(shared, answer)
             if self.score < best_score:
                 best_score, best_at, best_route = self.score, at, route
 
@@ -275,6 +277,15 @@ class _Search:
         picked = random.choice(names, min(len(names), int(random.integers(1, 4))), replace=False).tolist()
         tables = {**base, "assign": {**base["assign"], **{n: other[n] for n in picked}}}
         self.consider("crossed " + ", ".join(picked), draft(self.design, tables))
+
+
+def less_room(options: Options, answer: Estimate) -> Options:
+    """The options with as much less memory as a plan of them turned out to need beyond what there is."""
+    over = np.zeros(options.limits.shape[1])
+    for k, tier in enumerate(options.tiers):
+        need = answer.memory[tier]
+        over[k] = max(need.worst - float(np.min(np.asarray(need.capacity))), 0.0)
+    return replace(options, limits=np.maximum(options.limits - over, 0.0)) if over.any() else options
 
 
 def _default(design: Design) -> dict[str, Any]:
@@ -295,7 +306,7 @@ def with_tables(design: Design, tables: dict[str, Any]) -> Design:
 
 def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[str, Any]:
     """An assignment as `plan.tables`."""
-    base = design.placement
+    base, ahead = design.placement, own.batches_ahead(design)
     assign: dict[str, Any] = {}
     for t, name in enumerate(options.names):
         slot, homes = int(assignment.slot[t]), assignment.homes[t]
@@ -304,7 +315,7 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
             entry["ranks"] = list(homes)
         elif options.scope[slot] == NODE:
             entry["nodes"] = list(homes)
-        entry |= memory_entry(options.kernels[slot], own.batches_ahead(design))
+        entry |= memory_entry(options.kernels[slot], ahead)
         entry |= {"dtype": base.dtype[t], "optimizer": base.optimizer[t]}
         assign[name] = entry
     return {"default": _default(design), "assign": assign}

@@ -352,10 +352,7 @@ def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) ->
     there is no room for any, others make room for one."""
     o = state.o
     limit = top * (1 - 1e-12)
-    here = [shards[RANK].table[shards[RANK].home == busiest], np.flatnonzero(o.scope[state.slot] == WORLD)]
-    if NODE in shards:
-        here.append(shards[NODE].table[shards[NODE].home == busiest // state.width])
-    tables = np.unique(np.concatenate(here))
+    tables = _tables_on(state, shards, busiest)
     if not len(tables):
         return False
     slot = state.slot[tables]
@@ -380,10 +377,10 @@ def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) ->
         state.put(t, *old)
         if found is None:
             refused.append((t, other))
-    return any(_displace(state, t, other, limit) for t, other in refused[:_REFUSED])
+    return any(_displace(state, shards, t, other, limit) for t, other in refused[:_REFUSED])
 
 
-def _displace(state: State, t: int, slot: int, limit: float) -> bool:
+def _displace(state: State, shards: dict[int, Shards], t: int, slot: int, limit: float) -> bool:
     """A table takes an option for which there is no room, and others that are in its way move or take options that
     hold less there, each the least additional work; True when all keep below `limit`."""
     trial = state.copy()
@@ -392,26 +389,33 @@ def _displace(state: State, t: int, slot: int, limit: float) -> bool:
     if found is None or found[0] >= limit:
         return False
     trial.put(t, slot, found[1])
+    moved = [t]
     for _ in range(_CHAIN):
         over = trial.held - state.o.limits
         if not (over > 0).any():
             state.load, state.held, state.slot, state.homes = trial.load, trial.held, trial.slot, trial.homes
             return True
         rank, tier = divmod(int((over / np.maximum(state.o.limits, 1.0)).argmax()), over.shape[1])
-        if not _relieve(trial, t, rank, tier, float(over[rank, tier]), limit):
+        here = np.setdiff1d(_tables_on(state, shards, rank), moved)
+        freed = _relieve(trial, here, rank, tier, float(over[rank, tier]), limit)
+        if freed < 0:
             return False
+        moved.append(freed)
     return False
 
 
-def _relieve(state: State, kept: int, rank: int, tier: int, excess: float, limit: float) -> bool:
-    """Frees at least `excess` bytes of a rank's tier by moving or re-cutting one table other than `kept`."""
+def _tables_on(state: State, shards: dict[int, Shards], rank: int) -> IntArray:
+    """Tables of which a rank holds a shard or a block."""
+    here = [shards[RANK].table[shards[RANK].home == rank], np.flatnonzero(state.o.scope[state.slot] == WORLD)]
+    if NODE in shards:
+        here.append(shards[NODE].table[shards[NODE].home == rank // state.width])
+    return np.unique(np.concatenate(here))
+
+
+def _relieve(state: State, here: IntArray, rank: int, tier: int, excess: float, limit: float) -> int:
+    """Frees bytes of a rank's tier, `excess` or what can be, by moving or re-cutting one of the tables `here`: which
+    one, -1 when none will do."""
     o = state.o
-    width, scope = state.width, o.scope[state.slot]
-    here = [
-        t
-        for t, homes in enumerate(state.homes)
-        if t != kept and (scope[t] == WORLD or (rank if scope[t] == RANK else rank // width) in homes)
-    ]
     slot = state.slot[here]
     held = o.memory[here, slot, tier][:, None]
     stays = (o.scope == WORLD) | ((o.scope == NODE) & (o.nodes == 1))
@@ -422,13 +426,14 @@ def _relieve(state: State, kept: int, rank: int, tier: int, excess: float, limit
     rise = np.where(possible, o.work[here] - o.work[here, slot][:, None], np.inf)
     for flat in np.argsort(rise, axis=None, kind="stable")[: min(_RELIEFS, int(possible.sum()))].tolist():
         i, other = divmod(flat, rise.shape[1])
-        old = state.take(here[i])
-        found = state.where(here[i], other)
+        t = int(here[i])
+        old = state.take(t)
+        found = state.where(t, other)
         if found is not None and found[0] < limit:
-            state.put(here[i], other, found[1])
-            return True
-        state.put(here[i], *old)
-    return False
+            state.put(t, other, found[1])
+            return t
+        state.put(t, *old)
+    return -1
 
 
 @dataclass
@@ -474,7 +479,7 @@ def starts(options: Options, bound: Bound) -> list[tuple[IntArray, bool, int]]:
                     slot, price_of = relaxed(options, base, bound.multipliers * price, limit)
                     if not np.isfinite(price_of).all():
                         continue
-                    for choice in (slot, filled(options, slot, limit)) if tight else (slot,):
+                    for choice in (slot, filled(options, slot, limit)) if tight and share == 1.0 else (slot,):
                         if choice.tobytes() not in seen:
                             seen.add(choice.tobytes())
                             result += [(choice, by, family) for by in ((False, True) if crowded else (False,))]
@@ -491,7 +496,10 @@ def filled(options: Options, slot: IntArray, limit: Array) -> IntArray:
     useful = (saved > 0) & (options.cost <= limit) & (more <= left).all(2)
     worth = np.where(useful, saved / np.maximum((more / total).max(2), 1e-9), 0.0)
     found, done = slot.copy(), np.zeros(len(slot), dtype=bool)
-    for flat in np.argsort(-worth, axis=None, kind="stable")[: min(int(useful.sum()), 4 * len(slot))].tolist():
+    first = np.flatnonzero(useful)
+    if len(first) > (most := 4 * len(slot)):
+        first = np.sort(first[np.argpartition(-worth.ravel()[first], most)[:most]])
+    for flat in first[np.argsort(-worth.ravel()[first], kind="stable")].tolist():
         t, other = divmod(flat, worth.shape[1])
         if not done[t] and (more[t, other] <= left).all():
             found[t], done[t] = other, True
@@ -560,7 +568,7 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
             begun = [(s.value, 0, 0, s) for s in _last_resort(options)]
         begun.sort(key=lambda b: (b[1] > 0, *b[:2]))  # the relaxed problem's own choice first
         tried: dict[int, int] = {}
-        most = _TIGHT_STARTS if bound.multipliers.any() else _STARTS
+        most = _TIGHT_STARTS if bound.multipliers.any() and effort.rounds is None else _STARTS
         for _, _, family, state in begun:
             tried[family] = tried.get(family, 0) + 1
             if tried[family] > (1 if family > 0 else most):
