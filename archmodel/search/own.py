@@ -90,6 +90,9 @@ class Chords:
     shared: dict[str, Chord]
 
 
+NO_CHORDS = Chords(*(dict.fromkeys(SCOPES, (0.0, 0.0)) for _ in range(4)))
+
+
 @dataclass(frozen=True)
 class _Shard:
     """One shard of every table: seconds and floors (T,), bytes (T, tiers) and least bytes of rows and state (T,)."""
@@ -205,15 +208,15 @@ class Laws:
             works.append(AllToAll("rail", OuterTraffic(even, batch), dtype, layout))
         return works
 
+    @cached_property
     def chords(self) -> Chords:
         """Below every exchange of a design. None for an endpoint, which drives exchanges in its own way."""
         layout, wires, ranks = self.layout, self.plan.wires, self.layout.ranks
-        nothing: dict[str, Chord] = dict.fromkeys(SCOPES, (0.0, 0.0))
         if ranks == 1 or self.design.system.node.endpoint is not None:
-            return Chords(nothing, nothing, nothing, nothing)
+            return NO_CHORDS
         columns = max(float(self.tables.embedding_dim.sum()), 1.0)
         back = itemsize(wires.lookup_backward) / itemsize(wires.lookup_forward) if self.train else 0.0
-        forward, backward, shared, input_ = (dict(nothing) for _ in range(4))
+        forward, backward, shared, input_ = (dict.fromkeys(SCOPES, (0.0, 0.0)) for _ in range(4))
         indices = float((self.batch * self.tables.pooling_factor).sum()) * itemsize(wires.index) / ranks
         given = _chord(self._brought, max(indices, 1.0), 1.0)
         for scope, homes in (("rank", ranks), ("node", layout.nodes), ("world", 1)):
@@ -412,9 +415,10 @@ class Laws:
             device = device.model_copy(update={"l2_bandwidth": None})
         return replace(self.machine, device=device)
 
-    def terms(self) -> tuple[Terms, Array, Array, IntArray]:
-        """Terms (T, O), bytes and least bytes (T, O, tiers), shards per table (T, O), 0 where there is no option."""
-        rates, chords = self.exchange_rates(), self.chords()
+    def terms(self, *, bounded: bool = True) -> tuple[Terms, Array, Array, IntArray]:
+        """Terms (T, O), bytes and least bytes (T, O, tiers), shards per table (T, O), 0 where there is no option. Not
+        `bounded`: what exchanges cost at least is left out."""
+        rates, chords = self.exchange_rates(), self.chords if bounded else NO_CHORDS
         found = [self.of(slot, rates, chords) for slot in self.slots]
         dim = self.tables.embedding_dim
         count = np.stack(
@@ -504,12 +508,11 @@ def table_bytes(design: Design, answer: Estimate) -> float:
     return max(room - sum(held) - float(np.max(answer.memory["hbm"].parts["activation"])), 0.0)
 
 
-def options(design: Design) -> tuple[Options, Terms, Floor]:
-    """Options whose cost is all terms, the terms, and what proves that no estimate is lower."""
+def options(design: Design, *, bounded: bool = True) -> tuple[Options, Terms, Floor | None]:
+    """Options whose cost is all terms, the terms, and, if `bounded`, what proves that no estimate is lower."""
     reference = estimate(design)
     laws = Laws(design, reference)
-    terms, memory, least, count = laws.terms()
-    fixed = laws.chords()
+    terms, memory, least, count = laws.terms(bounded=bounded)
     layout, room = design.layout, capacities(design.system)
     limits = {**room, "hbm": laws.hbm}
     valid = count > 0
@@ -527,13 +530,15 @@ def options(design: Design) -> tuple[Options, Terms, Floor]:
         np.tile(list(limits.values()), (layout.ranks, 1)),
         tiers=tuple(room),
     )
+    if not bounded:
+        return shared, terms, None
     roomy = np.tile(list(room.values()), (layout.ranks, 1))
     chained = design.plan.collective_order == "fifo" and design.system.node.endpoint is None
     stream: Stream = "scale_out" if layout.nodes > 1 else "scale_up"
     floor = Floor(
         replace(shared, memory=least, limits=roomy),
         terms.floors,
-        fixed,
+        laws.chords,
         base_seconds(reference),
         between_exchanges(reference) if chained else None,
         dense_link_seconds(reference, stream),

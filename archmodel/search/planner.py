@@ -106,13 +106,14 @@ def plan(
     weights: Weights | None = None,
     limits: Limits | Restrictions | None = None,
     progress: Callable[[float, float, float], None] | None = None,
+    bounded: bool = True,
 ) -> Plan:
     """Place every table anew: kind, pieces, tier and ranks; dtypes and optimizers stay as the plan says.
 
     `budget` in seconds; without one, `trials` plans are tried and the answer is the same every time. Starts
     from the plan as written and from `auto`, so it is never worse than either (where they fit and keep the `limits`).
     `weights`: what to judge by, iteration time alone when left out. `progress` is called with seconds so far, value and
-    bound. Raises NoPlan when nothing fits.
+    bound. Not `bounded`: nothing is proven, the bound is 0, and it takes half the time. Raises NoPlan when nothing fits.
     """
     begin, cpu = time.perf_counter(), time.process_time()
     deadline = begin + budget if budget is not None else np.inf
@@ -132,7 +133,7 @@ def plan(
                 search.consider("as written", design)
             search.consider("auto", with_tables(search.design, {"default": _default(design)}))
             now = time.perf_counter()
-            search.run(now + (deadline - now) / (len(counts) - i), seed, trials)
+            search.run(now + (deadline - now) / (len(counts) - i), seed, trials, bounded=bounded)
     except KeyboardInterrupt:
         interrupted = True
     found = [s for s in finds if s.best is not None]
@@ -212,14 +213,15 @@ class _Search:
             self.first.unit = float(answer.iteration_time), self.first.design.system.nodes
         return self.weights.score(answer, *self.first.unit)
 
-    def run(self, deadline: float, seed: int, trials: int | None = None) -> None:
+    def run(self, deadline: float, seed: int, trials: int | None = None, *, bounded: bool = True) -> None:
         """Plans for several weights of the terms, then for weights near the best ones."""
-        shared, terms, floor = own.options(self.design)
+        shared, terms, floor = own.options(self.design, bounded=bounded)
         if not shared.names:
             return
-        if self.limits is not None:
-            shared, floor = self.limits.apply(shared), replace(floor, options=self.limits.apply(floor.options))
-        self.bound = floor.value
+        limited = (lambda options: options) if self.limits is None else self.limits.apply
+        shared = limited(shared)
+        if floor is not None:
+            self.bound = replace(floor, options=limited(floor.options)).value
         random = np.random.default_rng(seed)
         best_at, seen = np.ones(5), set()
         best_score = np.inf

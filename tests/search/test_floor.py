@@ -87,7 +87,7 @@ def test_every_set_of_routes_bounds_its_own_plans(name: str) -> None:
 def test_exchanges_lie_above_their_chords(name: str) -> None:
     design = am.load(catalogue.directory() / f"{name}.yaml")
     laws = own.Laws(design, am.estimate(design))
-    chords, columns = laws.chords(), float(design.workload.table_arrays.embedding_dim.sum())
+    chords, columns = laws.chords, float(design.workload.table_arrays.embedding_dim.sum())
     for scope, homes in (("rank", design.layout.ranks), ("node", design.layout.nodes), ("world", 1)):
         fixed, slope = chords.forward[scope]
         for width in np.concatenate([np.geomspace(1.0, columns, 97), np.linspace(1.0, columns, 61)]) / homes:
