@@ -127,7 +127,5 @@ def peak_live(program: Program) -> Array:
         change[first[name]] += b.bytes
         change[last[name] + 1] -= b.bytes
     named = np.asarray(np.cumsum(change, axis=0).max(0))
-    unnamed = sum(
-        (b.bytes for n, b in program.buffers.items() if b.role in LIVE_ROLES and n not in first), np.zeros(1)
-    )
+    unnamed = sum((b.bytes for n, b in program.buffers.items() if b.role in LIVE_ROLES and n not in first), np.zeros(1))
     return np.asarray(named + unnamed)

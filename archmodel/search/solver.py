@@ -198,7 +198,7 @@ def _place(state: State, t: int, slot: int, goal: float) -> bool:
 
 def _ranks(state: State, order: IntArray, slot: IntArray) -> list[int]:
     """Single-rank shards, each on the rank of least load that has room; tables that find none are given back."""
-    o, refused = state.o, []
+    o = state.o
     heap = [(v, r) for r, v in enumerate(state.load.tolist())]
     heapq.heapify(heap)
     held, limits = state.held.tolist(), o.limits.tolist()
@@ -217,13 +217,13 @@ def _ranks(state: State, order: IntArray, slot: IntArray) -> list[int]:
             for item in taken:
                 heapq.heappush(heap, item)
             _settle(state, heap, held)
-            return refused + [u for u in todo[i:] if not _as_asked(state, u, int(slot[u]))]
+            return [u for u in todo[i:] if not _as_asked(state, u, int(slot[u]))]
         for v, r in taken:
             held[r] = [h + m for h, m in zip(held[r], memory, strict=True)]
             heapq.heappush(heap, (v + cost, r))
         state.slot[t], state.homes[t] = s, tuple(r for _, r in taken)
     _settle(state, heap, held)
-    return refused
+    return []
 
 
 def _settle(state: State, heap: list[tuple[float, int]], held: list[list[float]]) -> None:
