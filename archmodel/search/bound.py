@@ -143,10 +143,11 @@ def blame(options: Options) -> NoPlan:
         used = options.memory[t, :, :tiers] / np.maximum(room[:tiers], 1.0)
         nearest = int(np.where(valid[t], used.max(1), np.inf).argmin())
         k = int(used[nearest].argmax())
+        least = options.memory[t, nearest, k] / gib
         return NoPlan(
-            f"table {options.names[t]} fits nowhere: its smallest shard needs {options.memory[t, nearest, k] / gib:.2f} "
-            f"GiB of {names[k]} ({options.kinds[nearest]}, {options.kernels[nearest]}), a rank has {room[k] / gib:.2f} "
-            "GiB for shards; allow more kinds or kernels (row_wise, a host-memory kernel), or more memory per rank"
+            f"table {options.names[t]} fits nowhere: its smallest shard needs {least:.2f} GiB of {names[k]} "
+            f"({options.kinds[nearest]}, {options.kernels[nearest]}), a rank has {room[k] / gib:.2f} GiB for shards; "
+            "allow more kinds or kernels (row_wise, a host-memory kernel), or more memory per rank"
         )
     held = np.where(valid[..., None], options.bytes, np.inf)[..., : len(names)]
     total = options.limits.sum(0)[: len(names)] / gib

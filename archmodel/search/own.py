@@ -464,8 +464,8 @@ _SIZES, _LINES = 1024, 33
 
 
 def _chord(seconds: Callable[[Array], Array], most: float, least: float) -> Chord:
-    """(a, b), a and b at least 0, with a + b x below `seconds(x)` from `least` to `most`: of the lines below it, the one
-    that is highest at the end.
+    """(a, b), a and b at least 0, with a + b x below `seconds(x)` from `least` to `most`: of the lines below it, the
+    one that is highest at the end.
 
     Laws of exchanges rise with their bytes: every term of a protocol's price does, and the protocols that a library
     still considers become fewer (`collectives.pricing`). So from one size that is looked at to the next a law is at

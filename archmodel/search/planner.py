@@ -113,7 +113,7 @@ def plan(
     `budget` in seconds; without one, `trials` plans are tried and the answer is the same every time. Starts
     from the plan as written and from `auto`, so it is never worse than either (where they fit and keep the `limits`).
     `weights`: what to judge by, iteration time alone when left out. `progress` is called with seconds so far, value and
-    bound. Not `bounded`: nothing is proven, the bound is 0, and it takes half the time. Raises NoPlan when nothing fits.
+    bound. Not `bounded`: nothing is proven and the bound is 0, which takes less time. Raises NoPlan when nothing fits.
     """
     begin, cpu = time.perf_counter(), time.process_time()
     deadline = begin + budget if budget is not None else np.inf

@@ -161,7 +161,7 @@ def test_files_that_hold_no_tasks(model: Path, tmp_path: Path, document: str) ->
         (["--cost", "learned"], "--cost learned needs --model FILE"),
         (["--cost", "learned", "--model", "m", "--tasks", "t"], "--cost learned needs"),
         (["d.yaml", "--cost", "learned", "--model", "m", "--tasks", "t", "--task", "a"], "--cost learned needs"),
-        (["d.yaml", "--cost", "learned", "--model", "m", "--planner", "dim"], "places whole tables"),
+        (["d.yaml", "--cost", "learned", "--model", "m", "--planner", "dim"], "takes no constraints"),
         (["d.yaml", "--model", "m"], "give a design file"),
         (["--cost", "torchrec", "--model", "m", "--tasks", "t", "--task", "a"], "--cost torchrec plans a task"),
     ],
