@@ -334,6 +334,8 @@ def sweep(
     from archmodel.sweep.prepare import prepared
     from archmodel.sweep.sweep import run
 
+    if output is not None and output.suffix not in ("", ".parquet"):
+        fail(f"{escape(str(output))}: a sweep writes a folder of parquet files; name it without {output.suffix}")
     job = prepared(read(file, root=root, sets=dict(sets)))
     count = workers or min(os.cpu_count() or 1, job.chunks)
     try:
@@ -534,6 +536,8 @@ def plan(
         raise click.exceptions.Exit(NO) from None
     if output is not None:
         output.write_text(answer.text, encoding="utf-8")
+        use = f"; a design takes it up with `plan: {{use: {escape(output.name)}}}`" if cost == "own" else ""
+        click.echo(f"wrote {escape(str(output))}{use}", err=True)
     if explain:
         assert answer.design is not None
         if not as_json:
@@ -868,7 +872,7 @@ def _machine(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -
     from archmodel import catalogue, source
     from archmodel.system import System
 
-    tree = source.read(path, root=root, catalogue=catalogue.directory())
+    tree = source.read(catalogue.located(path), root=root, catalogue=catalogue.directory())
     if "node" not in tree or "system" in tree:
         loaded = _load(path, sets, root)
         return loaded.system, loaded.name

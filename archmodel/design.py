@@ -72,13 +72,16 @@ class DesignFile(Component):
     published: Published = Field(default_factory=Published, description="published figures of this very design")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Design(Viewed):
     """A checked design. Immutable; `with_` gives a changed copy."""
 
     spec: DesignFile
     tree: source.Located
     path: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<Design {self.name!r}: {self.layout.ranks:,} ranks, global batch {self.workload.global_batch:,}>"
 
     @property
     def name(self) -> str:
@@ -128,6 +131,12 @@ class Design(Viewed):
             raise DesignError(
                 [source.problem_at(self.tree, path, message) for path, message in error.problems]
             ) from None
+
+    @property
+    def automatic_tables(self) -> int:
+        """Tables that the plan leaves to the automatic placement, by its default."""
+        by_default = self.plan.tables.default.sharding in (None, "auto")
+        return int(np.count_nonzero(self.placement.entry == 0)) if by_default else 0
 
     @cached_property
     def program(self) -> Program:

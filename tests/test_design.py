@@ -1,4 +1,4 @@
-"""Designs as they are changed: what is written in one word can be set in parts."""
+"""Designs as they are read and changed: what is told of a file that is not there, plans that are one word."""
 
 from __future__ import annotations
 
@@ -37,3 +37,15 @@ def test_a_word_keeps_holding_beside_what_is_set(small_design: Path, tmp_path: P
     assert changed.plan.wires.lookup_forward == "fp16"
     assert changed.plan.tables.default.sharding == "column_wise"
     assert changed.plan.tables.default.dtype == "fp16"
+
+
+@pytest.mark.parametrize("used", ["devices/a100_sxm_80g.yaml", "design.yaml", "nowhere/x.yaml"])
+def test_what_a_file_that_cannot_be_used_would_hold_is_not_called_missing(used: str, tmp_path: Path) -> None:
+    path = tmp_path / "design.yaml"
+    path.write_text(f"system:\n  node:\n    gpu: {{use: {used}}}\n    gpus: 8\n", encoding="utf-8")
+    with pytest.raises(am.DesignError) as refused:
+        am.load(path)
+    fields = [problem.field for problem in refused.value.problems]
+    assert "system.node.gpu.use" in fields
+    assert [f for f in fields if f.startswith("system.node.gpu.")] == ["system.node.gpu.use"]
+    assert "workload" in fields

@@ -251,6 +251,7 @@ def _result(
 
 def constants_of(node: Switch) -> dict[str, float]:
     """The named constants of a fabric as the search knows them; those that it lacks begin where the search does."""
+    node = node.clocked()
     rows, start = node.protocols, network.SWITCH_START
 
     def of(protocol: str, field: str) -> float:

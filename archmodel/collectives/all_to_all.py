@@ -78,7 +78,7 @@ def _exchange(
     fidelity: Fidelity,
 ) -> CollectiveResult:
     if fidelity == "link_load":
-        raise CollectiveError("link_load prices equal messages; use alpha_beta or protocol for unequal ones")
+        raise CollectiveError("link_load needs to know who sends to whom: give estimate pair_bytes, not sums by rank")
     sends, receives, own = amounts
     busiest: dict[DimensionName, Num] = {name: np.maximum(_most(sends[name]), _most(receives[name])) for name in peers}
     crossing = {name: count for name, count in peers.items() if count}

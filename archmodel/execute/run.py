@@ -400,7 +400,7 @@ def _result(machine: Machine, batch: Samples) -> tuple[float, Array]:
     if machine.layers:
         loss, predictions = listed.losses(machine, batch.labels)
         return (loss if machine.train else float("nan")), predictions
-    predictions = np.concatenate([rank.look("loss")[:, 0] for rank in machine.ranks])
+    predictions = np.concatenate([rank.look("probability")[:, 0] for rank in machine.ranks])
     if not machine.train:
         return float("nan"), predictions
     logit = machine.program.op("loss.forward").reads[0]

@@ -123,14 +123,14 @@ def build_topology(
         raise TopologyError(f"{nodes} nodes of {ranks_per_node} ranks: at least one of each is needed")
     if ranks_per_node > gpus:
         raise TopologyError(f"{ranks_per_node} ranks per node do not fit a node of {gpus} GPUs")
-    inner = scale_up.dimension(ranks_per_node)
+    inner = scale_up.clocked().dimension(ranks_per_node)
     if nodes == 1:
         return Topology(ranks_per_node, 1, inner, None, partial(_in_nodes, scale_up, ranks_per_node, 1))
     if scale_out is None:
         raise TopologyError(f"{nodes} nodes need a scale_out fabric; this machine has none")
     if nic is None and scale_out.needs_nic:
         raise TopologyError(f"{nodes} nodes need a NIC; this machine has none")
-    outer = scale_out.dimension(nodes, ranks_per_node, nic, gpus)
+    outer = scale_out.clocked().dimension(nodes, ranks_per_node, nic, gpus)
     wiring = partial(_everywhere, scale_up, scale_out, ranks_per_node, nodes, nic, gpus)
     topology = Topology(ranks_per_node, nodes, inner, outer, wiring)
     names = [d.name for d in topology.dimensions]

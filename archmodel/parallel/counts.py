@@ -85,9 +85,9 @@ class Expected:
         return np.asarray(self.local_batch[:, None] * pooling)
 
     def local_unique(self, placement: Placement, shards: IntArray) -> Array:
-        batches, which = np.unique(self.local_batch, return_inverse=True)
-        by_batch = np.stack([self.tables.expected_unique(float(b)) for b in batches])
-        return np.asarray(by_batch[which][:, placement.table[shards]])
+        batches, of_rank = np.unique(self.local_batch, return_inverse=True)
+        by_batch = np.stack([self.tables.expected_unique(float(b), placement.table[shards]) for b in batches])
+        return np.asarray(by_batch[of_rank])
 
     def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
         """In the long run. Training changes every row that it reads, so each that comes sends a changed one home."""

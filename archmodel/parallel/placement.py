@@ -29,7 +29,7 @@ STATE_BYTES_PER_ELEMENT = {"sgd": 0.0, "rowwise_adagrad": 0.0, "adagrad": 4.0, "
 STATE_BYTES_PER_ROW = {"sgd": 0.0, "rowwise_adagrad": 4.0, "adagrad": 0.0, "adam": 0.0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Placement:
     """All shards. `scope` indexes SCOPES; `home` is the rank (rank scope) or node (node scope), else 0."""
 
@@ -50,6 +50,9 @@ class Placement:
     """Which entry of the plan each table has, (T,): caches of so many bytes are for all tables of an entry."""
     tiers: tuple[str, ...] = ("hbm", "ddr")
     """Tiers of the system, the fastest first."""
+
+    def __repr__(self) -> str:
+        return f"<Placement of {len(self.tables):,} tables: {len(self.table):,} shards on {self.layout.ranks:,} ranks>"
 
     @cached_property
     def cached(self) -> npt.NDArray[np.bool_]:

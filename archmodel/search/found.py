@@ -53,7 +53,7 @@ class Binding:
     used: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Found:
     """A search's answer.
 
@@ -63,15 +63,18 @@ class Found:
     `meta`: hashes of designs, versions, seed, method, and whether every point was evaluated (`complete`).
     """
 
-    asked: Asked = field(repr=False)
-    points: Points = field(repr=False)
+    asked: Asked
+    points: Points
     front: Rows
     hypervolume: float
     share: float
     reference: Mapping[str, float]
     meta: Mapping[str, Any]
-    plans: Mapping[int, tuple[str | None, ...]] = field(repr=False)
-    _bindings: dict[int, tuple[Binding, ...]] = field(default_factory=dict, repr=False)
+    plans: Mapping[int, tuple[str | None, ...]]
+    _bindings: dict[int, tuple[Binding, ...]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Found: {len(self.points.codes):,} points over {', '.join(self.knobs)}; front of {len(self.front):,}>"
 
     @property
     def complete(self) -> bool:

@@ -16,6 +16,7 @@ from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
 from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import TablesPlan
+from archmodel.quantities import show
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
 from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options, memory_entry
@@ -62,7 +63,7 @@ class Weights:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan(Viewed):
     """The best plan found. `value` is its estimate's iteration time; no plan of these tables on these nodes is below
     `lower_bound`. `score` is what it was judged by: `value` itself unless weights say otherwise."""
@@ -75,6 +76,10 @@ class Plan(Viewed):
     tried: tuple[tuple[str, float], ...]
     interrupted: bool = False
     score: float = float("nan")
+
+    def __repr__(self) -> str:
+        found, bound = show(self.value, "seconds", 4), show(self.lower_bound, "seconds", 4)
+        return f"<Plan for {self.design.name!r}: {found}, at least {bound} (gap {100 * self.gap:.1f} %)>"
 
     @property
     def gap(self) -> float:
