@@ -95,7 +95,7 @@ class Floor:
         return best
 
     def _chain(self, used: tuple[int, ...], allowed: npt.NDArray[np.bool_], w: float, v: float) -> float:
-        """The third chain, with weights 1 - w and w of the two sides of its first maximum, 1 - v and v of the second's."""
+        """The third chain: 1 - w and w weigh the sides of its first maximum, 1 - v and v those of its second."""
         assert self.between is not None
         sent = [r for r in used if r != _REPLICAS] or [used[0]]
         first, last = (np.arange(len(_ROUTES)) == r for r in (sent[0], sent[-1]))
