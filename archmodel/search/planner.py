@@ -35,8 +35,8 @@ _ROUTES: tuple[tuple[str, ...], ...] = (
     (*_NODE_KINDS, *_RANK_KINDS, "data_parallel"),
 )
 """Kinds that the first plans may use: every further route costs exchanges and kernels of its own."""
-_TRIALS = 32
-"""Plans tried without a budget."""
+_TRIALS, _FEWEST, _ALL = 32, 8, 32_000
+"""Plans tried without a budget, up to so many tables times ranks; of more, fewer, as the root of their number."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,9 @@ class _Search:
         masks = [np.array([k in kinds for k in shared.kinds]) for kinds in _ROUTES]
         scales = {k: np.array([kind == k for kind in shared.kinds]) for k in ("data_parallel", "row_wise")}
         if trials is None:
-            trials = _TRIALS if np.isinf(deadline) else 10**9
+            size = max(len(shared.names) * shared.ranks, 1)
+            some = max(_FEWEST, min(_TRIALS, round(_TRIALS * (_ALL / size) ** 0.5)))
+            trials = some if np.isinf(deadline) else 10**9
         for i in range(trials):
             if time.perf_counter() > deadline:
                 return
