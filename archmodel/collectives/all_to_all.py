@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from archmodel.collectives.estimate import bus_bandwidth
 from archmodel.collectives.flows import Wires
 from archmodel.collectives.groups import Placement
 from archmodel.collectives.kinds import CollectiveError, Fidelity, check_fidelity
 from archmodel.collectives.levels import levels_of
 from archmodel.collectives.pricing import price
-from archmodel.collectives.result import CollectiveResult
+from archmodel.collectives.result import CollectiveResult, bus_bandwidth
 from archmodel.collectives.schedule import Schedule
 from archmodel.network.dimension import DimensionName
 from archmodel.network.topology import Topology

@@ -21,8 +21,9 @@ from archmodel.collectives.kinds import (
 from archmodel.collectives.levels import levels_of, spanned_by
 from archmodel.collectives.pipeline import Chunks, Phase, Pipelined, check_chunks, optimal, pipelined
 from archmodel.collectives.pricing import Names, Price, choose, either, price
-from archmodel.collectives.result import CollectiveResult, bus_bytes
+from archmodel.collectives.result import CollectiveResult, bus_bandwidth
 from archmodel.collectives.schedule import Schedule
+from archmodel.collectives.volume import partition
 from archmodel.errors import QuantityError, suggestion
 from archmodel.network.dimension import Dimension, DimensionName
 from archmodel.network.topology import GROUPS, Topology
@@ -93,12 +94,6 @@ def estimate(
     for other in results[1:]:
         slowest = other if np.all(np.greater(other.time, slowest.time)) else slowest
     return slowest if len(groups) == 1 else replace(slowest, group=f"{len(groups)} groups, such as {slowest.group}")
-
-
-def bus_bandwidth(kind: str, ranks: int, full_bytes: Num, time: Num) -> Num:
-    """factor (n - 1)/n S / time in B/s; 0 where nothing took time."""
-    moved, time = np.broadcast_arrays(bus_bytes(kind, ranks, full_bytes), time)
-    return _plain(np.divide(moved, time, out=np.zeros(moved.shape), where=time > 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +206,6 @@ def _request(
     owned = np.asarray(_checked(blocks), dtype=np.float64) * scale
     if owned.ndim == 0 or owned.shape[-1] != topology.ranks:
         raise CollectiveError(f"blocks of shape {owned.shape} do not end in {topology.ranks} ranks")
-    from archmodel.collectives.volume import partition
-
     totals = partition(owned, topology.local_size, label).sum(axis=(-2, -1)).max(axis=-1, keepdims=True)
     return _Request(totals, owned, topology.local_size)
 

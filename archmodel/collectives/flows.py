@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from archmodel.collectives import trees
 from archmodel.collectives.kinds import CollectiveError, check_algorithm, check_extent
-from archmodel.collectives.volume import stripes
+from archmodel.collectives.stripes import stripes
 from archmodel.quantities import Array
 
 Ints = npt.NDArray[np.int64]

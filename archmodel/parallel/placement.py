@@ -70,7 +70,7 @@ class Placement:
     @cached_property
     def prefetch(self) -> int:
         """Batches ahead that caches fetch; 0 without caches."""
-        return max((c.prefetch for c in self.cache if c is not None), default=0)
+        return max((c.prefetch or 0 for c in self.cache if c is not None), default=0)
 
     @cached_property
     def home_row_bytes(self) -> Array:
