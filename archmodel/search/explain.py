@@ -159,7 +159,7 @@ def _alternative(
     design: Design, answer: Estimate, options: Options, t: int, o: int, placed: Mapping[str, Any]
 ) -> Alternative:
     name, kind, tier, count = options.names[t], options.kinds[o], options.kernels[o], int(options.count[t, o])
-    entry: dict[str, Any] = {"sharding": kind, **memory_entry(tier, own.batches_ahead(design))}
+    entry: dict[str, Any] = {"sharding": kind, **memory_entry(tier)}
     entry |= {k: placed[name][k] for k in ("dtype", "optimizer")}
     busy = np.broadcast_to(np.asarray(answer.busy("compute"), dtype=np.float64), options.ranks)
     if options.scope[o] == RANK:

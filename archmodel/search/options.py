@@ -34,10 +34,10 @@ def home_of(kernel: str) -> str:
     return kernel.partition(_CACHED)[0]
 
 
-def memory_entry(kernel: str, ahead: int) -> dict[str, Any]:
-    """`tier` and `cache` of a plan entry, which fetches so many batches `ahead`."""
+def memory_entry(kernel: str) -> dict[str, Any]:
+    """`tier` and `cache` of a plan entry."""
     tier, _, share = kernel.partition(_CACHED)
-    return {"tier": tier, **({"cache": {"in": "hbm", "size": share, "prefetch": ahead}} if share else {})}
+    return {"tier": tier, **({"cache": {"in": "hbm", "size": share}} if share else {})}
 
 
 class NoPlan(ArchmodelError):  # noqa: N818

@@ -144,12 +144,6 @@ def slots(design: Design, hbm: float) -> list[_Slot]:
     return [_Slot(k, p, t, c) for k, p in cuts for t, c in memories if k != "data_parallel" or t == "hbm"]
 
 
-def batches_ahead(design: Design) -> int:
-    """How far ahead caches fetch: as the plan's own do, else one batch where inputs are there before their turn."""
-    placement = design.placement
-    return placement.prefetch if any(c is not None for c in placement.cache) else int(design.plan.prefetch_input)
-
-
 class Laws:
     """Terms of a design's tables."""
 
@@ -286,13 +280,9 @@ class Laws:
             base.dtype,
             base.optimizer,
             (slot.kind,) * len(tables),
-            (self.cache(slot.cached),) * len(tables) if slot.cached else (),
+            (CachePlan.model_validate({"in": "hbm", "size": slot.cached}),) * len(tables) if slot.cached else (),
             tiers=base.tiers,
         )
-
-    def cache(self, share: float) -> CachePlan:
-        """In HBM, of a share of a table."""
-        return CachePlan.model_validate({"in": "hbm", "size": share, "prefetch": batches_ahead(self.design)})
 
     def of(self, slot: _Slot, rates: dict[str, tuple[float, float]], chords: Chords) -> _Shard:
         """One shard of every table."""

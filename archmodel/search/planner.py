@@ -315,7 +315,7 @@ def with_tables(design: Design, tables: dict[str, Any]) -> Design:
 
 def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[str, Any]:
     """An assignment as `plan.tables`."""
-    base, ahead = design.placement, own.batches_ahead(design)
+    base = design.placement
     assign: dict[str, Any] = {}
     for t, name in enumerate(options.names):
         slot, homes = int(assignment.slot[t]), assignment.homes[t]
@@ -324,7 +324,7 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
             entry["ranks"] = list(homes)
         elif options.scope[slot] == NODE:
             entry["nodes"] = list(homes)
-        entry |= memory_entry(options.kernels[slot], ahead)
+        entry |= memory_entry(options.kernels[slot])
         entry |= {"dtype": base.dtype[t], "optimizer": base.optimizer[t]}
         assign[name] = entry
     return {"default": _default(design), "assign": assign}
