@@ -5,7 +5,7 @@
 MTrainS (arXiv 2305.01515) says that a hierarchy of HBM, DRAM, byte-addressable and block-addressable storage-class
 memory trains models with 4 to 8 times fewer nodes at the throughput that is wanted. Its models, machines and figures
 could not be read, so the question is put to a public model: Neo's model F, 12T parameters, 24.2 TB in half precision.
-Nodes are ZionEX's. Nothing is fitted; every price and many figures of drives are assumed (designs/memories).
+Nodes are ZionEX's. Nothing is fitted; half of the prices and many figures of drives are assumed (designs/memories).
 
 The global batch is the same everywhere, so equal throughput is the same training run. Homes of tables fill the tiers
 from the fastest down; hot rows of all that is not in HBM are cached there.
@@ -524,7 +524,7 @@ def differences(study: Study) -> list[str]:
         "Tables that are spread over all GPUs make every NIC carry the pooled vectors of the whole batch, however many "
         "nodes there are: fewer nodes are no slower, until a tier is. Tables whole on a node gain with nodes, and 16 "
         "nodes with host memory, which capacity asks for anyway, are then faster than is wanted here.",
-        "Prices and half of the drives' figures are assumed; the price of DDR is in that of a node, of HBM alone too. "
+        "Half of the prices and drives' figures are assumed; the price of DDR is in that of a node, of HBM alone too. "
         "Persistent memory shares channels with DDR, which is not modelled; Optane is no longer sold.",
     ]
     return lines

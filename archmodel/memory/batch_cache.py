@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from archmodel.memory.cache import Popularity, _set_sizes, _solve, characteristic_draws
+from archmodel.memory.cache import Popularity, _set_sizes, characteristic_draws
 from archmodel.memory.cache_policy import Policy, check_cache
 from archmodel.quantities import Array, Num
 
@@ -17,19 +17,29 @@ from archmodel.quantities import Array, Num
 def paged(popularity: Popularity, rows_per_page: Num) -> Popularity:
     """Popularity of pages of consecutive rows, when ids are no order of popularity.
 
-    With R rows on R/k pages, the R/k most popular rows are each taken to be on a page of their own, with an even part
-    of all other accesses: right for rows alike and for few hot rows, a little too even in between.
+    Of R / k pages, those whose hottest row is of class j are (G_j^k - G_(j+1)^k) R / k, with G_j the share of the rows
+    that are of class j or colder; the k - 1 others on such a page are of these, with their mean popularity. What that
+    is off in sum is spread in proportion.
     """
-    k = np.asarray(rows_per_page, dtype=np.float64)
-    pages = popularity.rows.sum(-1) / k
-    before = np.cumsum(popularity.rows, axis=-1) - popularity.rows
-    first = np.clip(pages[..., None] - before, 0.0, popularity.rows)
-    rest = ((popularity.rows - first) * popularity.probability).sum(-1) / np.maximum(pages, 1e-300)
-    return Popularity(popularity.probability + np.where(k > 1, rest, 0.0)[..., None], first)
+    k = np.maximum(np.asarray(rows_per_page, dtype=np.float64), 1.0)[..., None]
+    rows, mass = popularity.rows, popularity.rows * popularity.probability
+    all_rows = rows.sum(-1, keepdims=True)
+    colder = np.flip(np.cumsum(np.flip(rows, -1), -1), -1)
+    of_them = np.flip(np.cumsum(np.flip(mass, -1), -1), -1)
+    upto = (colder / np.maximum(all_rows, 1e-300)) ** k
+    hottest = np.concatenate([upto[..., :-1] - upto[..., 1:], upto[..., -1:]], axis=-1)
+    pages = np.where(k > 1, all_rows / k * hottest, rows)
+    rest = of_them / np.maximum(colder, 1e-300)
+    share = popularity.probability + np.where(k > 1, k - 1.0, 0.0) * rest
+    total = (pages * share).sum(-1, keepdims=True)
+    right = np.where(k > 1, mass.sum(-1, keepdims=True) / np.maximum(total, 1e-300), 1.0)
+    return Popularity(share * right, pages)
 
 
 _SIZES = 12
 """Sizes that stand for the spread of a set-associative cache's sets."""
+_ROUNDS = 60
+"""Steps in which the misses of a FIFO cache settle."""
 _STEPS = 8
 """Batches that a cache remembers from which on whole ones are not told apart."""
 
@@ -46,9 +56,12 @@ def batch_misses(
     check_cache(float(np.min(np.asarray(cache_rows), initial=0.0)), policy, ways)
     size = np.asarray(cache_rows, dtype=np.float64)
     n = np.asarray(draws, dtype=np.float64)
-    law = {"lru": _lru, "fifo": _fifo, "lfu": _lfu}[policy]
-    sizes = np.stack(np.broadcast_arrays(*([size] if ways is None else _set_sizes(size, ways, _SIZES))))
-    found = law(popularity, sizes, n).mean(0)
+    if policy == "fifo":
+        found = _fifo(popularity, size, n, ways)
+    else:
+        law = {"lru": _lru, "lfu": _lfu}[policy]
+        sizes = np.stack(np.broadcast_arrays(*([size] if ways is None else _set_sizes(size, ways, _SIZES))))
+        found = law(popularity, sizes, n).mean(0)
     everything = popularity.unique(n)
     found = np.where(size >= popularity.reachable * (1 - 1e-12), 0.0, found)
     return np.clip(np.where(size > 0, found, everything), 0.0, everything)
@@ -93,30 +106,37 @@ def _few_batches(popularity: Popularity, size: Array, n: Array) -> Array:
     return np.asarray(total)
 
 
-def _fifo(popularity: Popularity, size: Array, n: Array) -> Array:
-    """A row stays while as many others come as the cache has places, T batches, and is missed once in T + 1/q:
+def _fifo(popularity: Popularity, size: Array, n: Array, ways: int | None = None) -> Array:
+    """A row stays K batches, while as many others come as the cache has places, and is missed once in K + 1/q:
 
-        misses = sum q / (1 + q T'),   sum q T / (1 + q T) = cache rows
+        misses = M = sum q / (1 + q E[K]),   E[K] = sum over m of P(rows that come in m batches <= cache rows)
 
-    with T' the whole batches in T (for large T less half of one, their mean). Several T can keep themselves up; a cache
-    that was empty reaches the smallest. After Martina, Garetto, Leonardi, INFOCOM 2014, whose references come singly.
+    these rows a normal variable of mean m M and variance m sum x (1 - x), x = q / (1 + q E[K]). For many batches E[K]
+    is cache rows / M - 1/2. Several M can keep themselves up; a cache that was empty reaches the largest, which chance
+    lets it leave where the batches vary: in sets of S more than in one cache, by S times the variance. The other part
+    of what makes sets differ, sum q^2 of sum q, is the popularity of their rows: it spreads their sizes.
     """
+    from scipy.special import ndtr
+
     q = -np.expm1(popularity._log_missed(n))
     rows = np.where(popularity.probability > 0, popularity.rows, 0.0)
-
-    def occupancy(time: Num) -> Array:
-        load = q * np.asarray(time)[..., None]
-        return np.asarray((rows * (load / (1.0 + load))).sum(-1))
-
-    def missed(time: Array) -> Array:
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.where(q > 0, rows * q / (1.0 + q * time[..., None]), 0.0).sum(-1))
-
-    time = np.zeros(np.broadcast_shapes(size.shape, q.shape[:-1]))
-    for _ in range(2 * _STEPS):
-        time = np.floor(size / np.maximum(missed(time), 1e-300) + 1e-9)
-    whole = np.where(time >= _STEPS, _solve(Popularity(q, rows), size, occupancy, least_time=1e-12) - 0.5, time)
-    return np.where(np.isfinite(whole), missed(np.where(np.isfinite(whole), whole, 0.0)), 0.0)
+    sets = np.ones_like(size) if ways is None else np.maximum(np.floor(size / ways), 1.0)
+    spread = np.stack(np.broadcast_arrays(*([size] if ways is None else _set_sizes(size, ways, _SIZES))))
+    mean = spread.mean(0)
+    batches = np.zeros(np.broadcast_shapes(spread.shape, q.shape[:-1]))
+    for _ in range(_ROUNDS):
+        comes = q / (1.0 + q * batches[..., None])
+        there = comes * (1.0 + batches[..., None])
+        fixed = (rows * there**2).sum(-1) / np.maximum((rows * there).sum(-1), 1e-300)
+        sizes = mean + (spread - mean) * np.sqrt(fixed)
+        missed = np.maximum((rows * comes).sum(-1), 1e-300)
+        deviation = np.sqrt(np.maximum((rows * comes * (1.0 - comes)).sum(-1) * sets, 1e-18))
+        few = sum(
+            (ndtr((sizes - 0.5 * sets - m * missed) / (np.sqrt(m) * deviation)) for m in range(1, 2 * _STEPS)),
+            np.zeros(()),
+        )
+        batches = np.where(sizes / missed > _STEPS, sizes / missed - 0.5, few)
+    return np.asarray((rows * q / (1.0 + q * batches[..., None])).sum(-1).mean(0))
 
 
 def _lfu(popularity: Popularity, size: Array, n: Array) -> Array:

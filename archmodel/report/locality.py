@@ -112,9 +112,11 @@ def _curves(found: Profile, sizes: list[int]) -> dict[str, list[float]]:
     at_once = max(1, _MEMORY // (_PER_ROW * max(rows, 1)))
     for name, policy, ways in wanted:
         exact[name] = [0.0] * len(sizes)
-        able = [i for i, size in enumerate(sizes) if size >= (ways or 1)]
-        for start in range(0, len(able), at_once):
-            caches = {i: CacheSimulator(rows, sizes[i], policy, ways) for i in able[start : start + at_once]}
+        for start in range(0, len(sizes), at_once):
+            caches = {
+                i: CacheSimulator(rows, sizes[i], policy, ways and min(ways, sizes[i]))
+                for i in range(start, min(start + at_once, len(sizes)))
+            }
             for piece in found.accesses.pieces():
                 for cache in caches.values():
                     cache.feed(piece)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archmodel.memory.access import Zipf
+from archmodel.memory.batch_cache import paged
 from archmodel.memory.dram.channel import DramChannel
 from archmodel.memory.dram.gathers import gather_bandwidth, gather_bound, gather_latency
-from archmodel.memory.dram.simulate import DramTraceError, Gathers, random_gathers, serve
+from archmodel.memory.dram.simulate import DramTraceError, Gathers, laid_out, random_gathers, serve
+from archmodel.memory.dram.streams import stream_bound
+from archmodel.quantities import Array
 from tests.memory.parts_of_memory import changed, part
 
 DDR4 = part(DramChannel, "ddr4_2400_8gb_x8")
@@ -65,32 +70,79 @@ def test_latency_agrees_with_dramsim3(ranks: int, load: float) -> None:
     assert measured == pytest.approx(LATENCIES[ranks, load], rel=0.06)
 
 
-@pytest.mark.parametrize("queue", [32, 64, 128])
+QUEUES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
+DDR4_2666 = changed(
+    DDR4, timing__clock=1.333e9, timing__tRC=62, timing__tRCD=19, timing__tCL=19, timing__tRP=19, timing__tCCD_L=7,
+    timing__tRRD_L=7, timing__tFAW=28, timing__tRTP=10, timing__tRFC=467, timing__tREFI=10400,
+)  # fmt: skip
+"""Of the same chips; nothing was fitted on it."""
+
+
+def off(channel: DramChannel, queues: tuple[int, ...], vectors: int = 8000) -> Array:
+    """Closed form over simulator of random vectors, less one: (queues, sizes)."""
+    sizes = np.array([64.0, 128.0, 192.0, 256.0])
+    measured = [
+        [serve(c, random_gathers(c, vectors, size, seed=1)).cycles / vectors for size in sizes]
+        for c in (changed(channel, queue=queue) for queue in queues)
+    ]
+    return gather_bound(channel, sizes, depth=np.array(queues)[:, None]).cycles / np.array(measured) - 1.0
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("page", ["open", "closed"])
+@pytest.mark.parametrize("part", [DDR4, DDR5, DDR4_2666], ids=["DDR4-2400", "DDR5-4800", "DDR4-2666"])
+def test_the_closed_form_agrees_with_the_simulator(part: DramChannel, page: str, ranks: int) -> None:
+    """Within 5 %, but for 6 of these 1344 cases, all of which are within 6 %."""
+    found = np.abs(off(changed(part, page=page, ranks=ranks), QUEUES))
+    assert found.max() < 0.06
+    assert (found > 0.05).sum() <= 2
+    assert found.mean() < 0.025
+
+
 @pytest.mark.parametrize("switch", [1, 2])
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
-def test_the_closed_form_agrees_with_the_simulator(ranks: int, switch: int, queue: int) -> None:
-    channel = changed(DDR4, ranks=ranks, queue=queue, timing__tRTRS=switch)
-    for size in (64, 128, 192, 256):
-        assert float(gather_bandwidth(channel, size)) / 1e9 == pytest.approx(simulated(channel, size), rel=0.04)
+@pytest.mark.parametrize("page", ["open", "closed"])
+def test_it_also_does_for_eight_ranks(page: str, switch: int) -> None:
+    found = off(changed(DDR4, ranks=8, page=page, timing__tRTRS=switch), (32, 64, 128), 10_000)
+    assert np.abs(found).max() < 0.05
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_it_also_does_for_closed_pages(ranks: int) -> None:
-    """Within 7 %; with eight ranks and a short queue it is up to 9 % low."""
-    for queue in (32, 64, 128):
-        channel = changed(DDR4, ranks=ranks, queue=queue, page="closed")
-        for size in (64, 128, 256):
-            assert float(gather_bandwidth(channel, size)) / 1e9 == pytest.approx(simulated(channel, size), rel=0.07)
+def drawn(alpha: float, seed: int, table: int = 1_000_000, count: int = 6000) -> npt.NDArray[np.int64]:
+    weights = np.arange(1.0, table + 1) ** -alpha
+    rng = np.random.default_rng(seed)
+    return rng.permutation(table)[rng.choice(table, count, p=weights / weights.sum())]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_it_carries_over_to_ddr5(ranks: int) -> None:
-    """Nothing was fitted there. With two ranks, refreshes fall in step with the scheduler's runs: 7 %."""
-    for queue in (32, 64):
-        channel = changed(DDR5, ranks=ranks, queue=queue)
-        for size in (64, 128, 256):
-            close = pytest.approx(simulated(channel, size), rel=0.075 if ranks == 2 else 0.05)
-            assert float(gather_bandwidth(channel, size)) / 1e9 == close
+@pytest.mark.parametrize(("alpha", "within"), [(0.8, 0.05), (1.2, 0.13)])
+@pytest.mark.parametrize("page", ["open", "closed"])
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_popular_rows_find_themselves_open_or_their_bank_busy(
+    alpha: float, within: float, page: str, ranks: int
+) -> None:
+    """Where rows lie is chance: the mean over tables laid out at random. Random vectors are a third off at 1.2."""
+    for queue in (1, 12, 32):
+        channel = changed(DDR4, page=page, ranks=ranks, queue=queue)
+        for size in (64, 256):
+            rows = paged(Zipf(alpha=alpha).popularity(1e6), channel.row_bytes / size)
+            tables = [laid_out(channel, drawn(alpha, seed), size) for seed in range(4)]
+            measured = np.mean([serve(channel, table).cycles / len(table) for table in tables])
+            found = float(gather_bound(channel, size, popularity=rows).cycles)
+            assert found == pytest.approx(measured, rel=within)
+
+
+@pytest.mark.parametrize("page", ["open", "closed"])
+@pytest.mark.parametrize("part", [DDR4, DDR5], ids=["DDR4", "DDR5"])
+def test_a_scan(part: DramChannel, page: str) -> None:
+    """Without refreshes, with which a scan of several ranks falls in step, to its good or bad by up to 15 %; banks of
+    one rank are closed by them before the scan comes back."""
+    for ranks in (1, 2, 4):
+        for queue in (1, 4, 16, 32, 64):
+            channel = changed(part, page=page, ranks=ranks, queue=queue)
+            if ranks > 1:
+                channel = changed(channel, timing__tREFI=10**8)
+            for size in (64, 256):
+                trace = laid_out(channel, np.arange(12_000), size)
+                measured = serve(channel, trace).cycles / len(trace)
+                assert float(stream_bound(channel, size).cycles) == pytest.approx(measured, rel=0.05)
 
 
 @pytest.mark.parametrize("ranks", [1, 4])
@@ -151,7 +203,7 @@ def test_a_faster_clock_or_a_longer_queue_is_never_slower(channel: DramChannel, 
     base = gather_bandwidth(channel, size)
     faster = changed(channel, timing__clock=channel.timing.clock * factor)
     assert gather_bandwidth(faster, size) == pytest.approx(base * factor)
-    assert gather_bandwidth(channel, size, depth=channel.queue * factor) >= base * (1 - 1e-12)
+    assert gather_bandwidth(channel, size, depth=channel.queue * factor) >= base * (1 - 1e-6)
 
 
 def test_compiled_and_plain_python_do_the_same() -> None:

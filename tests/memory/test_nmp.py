@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -73,7 +75,7 @@ def test_more_dimms_are_never_slower_and_never_more_than_in_proportion(name: str
 def test_hits_save_time_and_energy_and_a_unit_without_cache_has_none() -> None:
     costs = [RECNMP.serve(WORK, CHANNEL, hit_rate=h, cached_share=1.0) for h in (0.0, 0.3, 0.9, 1.0)]
     times, joules = [float(c.time.total) for c in costs], [float(np.max(c.total_energy)) for c in costs]
-    assert times == sorted(times, reverse=True)
+    assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(times))
     assert joules == sorted(joules, reverse=True)
     assert costs[-1].counts.dram_bytes == 0
     assert float(BASE.serve(WORK, CHANNEL, hit_rate=0.9).counts.cache_hits) == 0

@@ -28,10 +28,9 @@ def test_figures_add_up(trace: Path) -> None:
     assert found.footprint[-1] == (5000, found.unique)
     for name, policy, ways in (("lru", "lru", None), ("lfu", "lfu", None), ("lru_32_way", "lru", 32)):
         for size, rate in zip(found.sizes, found.curves[name], strict=True):
-            if size >= (ways or 1):
-                cache = CacheSimulator(3000, size, policy, ways)
-                cache.feed(ids)
-                assert rate == cache.hit_rate
+            cache = CacheSimulator(3000, size, policy, ways and min(ways, size))
+            cache.feed(ids)
+            assert rate == cache.hit_rate
     for curve in found.curves.values():
         assert all(rate <= best + 1e-12 for rate, best in zip(curve, found.curves["ideal"], strict=True))
     assert found.curves["ideal"][-1] == 1
@@ -56,6 +55,8 @@ def test_one_row_and_bad_traces(tmp_path: Path) -> None:
     one.write_text("7\n7\n", encoding="ascii")
     done = CliRunner().invoke(commands, ["locality", str(one)])
     assert done.exit_code == 0 and "2 accesses to 1 rows" in done.stdout
+    rates = json.loads(CliRunner().invoke(commands, ["locality", str(one), "--json"]).stdout)["hit_rate"]
+    assert rates["lru"] == rates["lru_32_way"] == [0.5]  # one row is a set of one
     one.write_text("7\n-7\n", encoding="ascii")
     done = CliRunner().invoke(commands, ["locality", str(one)])
     assert (done.exit_code, done.stdout) == (2, "") and "row -7" in done.stderr

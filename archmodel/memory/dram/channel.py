@@ -70,6 +70,11 @@ class Reordering(Component):
     same_rank: PositiveRatio = Field(default=0.45, description="of k waiting vectors, the share that is ready to read")
     other_group: PositiveRatio = Field(default=0.14, description="the same for reads of another bank group of a rank")
     spread: Ratio = Field(default=0.5, description="exponent by which ranks thin those out")
+    sharpness: PositiveRatio = Field(default=7.0, description="exponent of the norm for the largest of several bounds")
+    sharpness_alone: PositiveRatio = Field(default=20.0, description="the same for a channel of one rank")
+    crowding: Ratio = Field(default=0.3, description="wait for the data bus, of that of arrivals by chance twice")
+    stuck: Ratio = Field(default=1.6, description="deviation of vectors that wait for banks, of that of single ones")
+    lost: Ratio = Field(default=0.3, description="share of a vector's time that a refresh of its rank undoes")
 
 
 class DramChannel(Component):

@@ -1,5 +1,5 @@
-# ruff: noqa: N806  (JEDEC's names)
-"""Closed forms for gathers of random vectors: what a channel's rate and latency are bound by. All broadcast."""
+# ruff: noqa: N803, N806  (JEDEC's names)
+"""Closed forms for gathers of vectors: what a channel's rate and latency are bound by. All broadcast."""
 
 from __future__ import annotations
 
@@ -7,83 +7,213 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from archmodel.memory.cache import Popularity
 from archmodel.memory.dram.channel import DramChannel
+from archmodel.memory.dram.slots import cycles_of_slots, pattern, refresh_loss, thinned
 from archmodel.quantities import Array, Num
 
-_SHARP, _SOFT = 12.0, 3.0
-"""Exponents of the norms that stand for the largest of several bounds: of resources that a long queue keeps busy (two
-equal ones together cost 6 % more), and of those with what a short queue allows (26 % more)."""
+_HALVINGS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class GatherBound:
-    """Clock cycles per vector by resource, each as if it were the only limit; and what refresh takes away."""
+    """Clock cycles per vector: `parts` by resource, each as if it were the only limit, and `together`; both without
+    refresh, which takes away a share of the time."""
 
     parts: dict[str, Num]
+    together: Num
     refresh: Num
 
     @property
     def cycles(self) -> Array:
-        """Cycles per vector, from the largest bound, near ties counting together:
-
-        c = ((sum_i c_i^12)^(3/12) + queue^3)^(1/3) / (1 - refresh)
-        """
-        busy = _norm([part for name, part in self.parts.items() if name != "queue"], _SHARP)
-        return np.asarray(_norm([busy, self.parts["queue"]], _SOFT) / (1.0 - self.refresh))
+        """Cycles per vector."""
+        return np.asarray(self.together / (1.0 - np.asarray(self.refresh)))
 
     def limit(self) -> str:
         """The resource that bounds a single point."""
         return max(self.parts, key=lambda name: float(self.parts[name]))
 
 
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A vector's stay at a bank, in cycles, by class of DRAM rows (the last axis)."""
+
+    accesses: Array
+    """Share of all vectors."""
+    bank: Array
+    """Share of the vectors that go to its bank."""
+    again: Array
+    """Share of its vectors that find their row open."""
+    hold: Array
+    """Cycles that its bank is taken by a vector, in order of arrival."""
+    least: Array
+    """The same when all waiting vectors of its row follow each other."""
+
+
 def gather_bound(
-    channel: DramChannel, vector_bytes: Num, *, ranks: Num | None = None, depth: Num | None = None, apart: bool = False
+    channel: DramChannel,
+    vector_bytes: Num,
+    *,
+    ranks: Num | None = None,
+    depth: Num | None = None,
+    apart: bool = False,
+    popularity: Popularity | None = None,
 ) -> GatherBound:
     """Saturated reads of vectors at random places of `ranks` ranks that share a data bus, `depth` bursts in the queue.
 
-    With n bursts and A activates a vector (1; n when rows are closed after every burst, or its bursts lie `apart`), and
-    k = 2 depth / (n + 1) vectors waiting (a slot frees with every burst that is read):
+    With n bursts and A activates a vector (1; n when rows are closed after every burst), Q bursts in the queue and
+    k = 2 Q / (n + 1) vectors that choose among many:
 
         bus       = n tBL + A switch tRTRS + (n - 1) lone min(tCCD_L - tBL, tRTRS or tCCD_L - tBL for one rank)
         switch    = max((1 - 1/R)^(a k), R max(0, 1 - 4 n tBL / (A tFAW)) / (a k))
         lone      = bank_groups^(-b k / R^s)
-        activates = A max(tFAW / 4, tRRD_S) / R
-        bank      = A tRC / (R banks)
+        activates = A max(tFAW / 4, tRRD_S) / R      and (R - 1) / (2 idle) more, as ranks have different numbers
+        bank      = hold / (R banks)
         column    = n tCCD_L / (R bank_groups)
-        queue     = (tRP + tRCD + serial + 1) / k     a vector leaves the queue with its last read
-        refresh   = R E[max(0, tRFC + tRP - T)] / tREFI,  T uniform in 0 .. 2 k (R - 1) c
+        queue     = `slots.cycles_of_slots`, with the time to the first read, and waits
 
-    switch: no waiting vector of the same rank is ready, or the rank has spent its activates. lone: no read of another
-    bank group is ready, so the bursts of one vector follow each other. A refreshing rank stops the channel once the
-    queue has filled up with its vectors, T later: k (R - 1) others on average, but first-ready scheduling serves ranks
-    in long runs, so the queue may hold none or only such vectors when it starts. a, b, s: `Reordering`.
+    idle: vectors beyond those that are being opened. switch: no waiting vector of the same rank is ready, or the rank
+    has spent its activates. lone: no read of another bank group is ready, so the bursts of one vector follow each other
+    (of several ranks, k less those being opened). a, b, s: `Reordering`.
+
+    first = opened tRP + tRCD + 1, or tRCD + 1 of a closed page; opened: another row was opened since the last refresh.
+    A vector waits for its bank behind all that are there, and for what is left of the hold of one that just left,
+    `tail` cycles, and of those before it:
+
+        wait    = sum_j max(0, tail - j c) s + q s / c (wait hold + own (hold - own / 2)),   q = 1 - c / (own + wait)
+        crowded = d rho bus / (1 - rho),   rho = bus / c (K - 2) / (K - 1),   K = Q / n
+
+    and c = `slots.thinned` of the largest bound (near ties counting together, a norm), as the vectors under way vary
+    with those that wait for a bank. A rank that refreshes loses its open rows, `slots.refresh_loss`. d and the factor
+    of that deviation: `Reordering`.
+
+    `popularity`: of DRAM rows that differ (of all ranks; else all are alike). A row of share p finds its bank with
+    s = p + (1 - p) / (R banks) of all vectors and, where rows stay open, itself still open p / s of the times.
+
+    `apart`: the bursts of a vector lie in banks of their own, n vectors of one burst.
     """
     t, fit = channel.timing, channel.reordering
     R = np.asarray(channel.ranks if ranks is None else ranks, dtype=np.float64)
-    Q = np.asarray(channel.queue if depth is None else depth, dtype=np.float64)
+    Q = np.maximum(np.floor(np.asarray(channel.queue if depth is None else depth, dtype=np.float64)), 1.0)
     n = channel.bursts(vector_bytes)
-    scattered = channel.page == "closed" or apart
-    A = n if scattered else np.ones_like(n)
+    vectors = n if apart else np.ones_like(n)
+    n = np.ones_like(n) if apart else n
+    closed = channel.page == "closed"
+    A = n if closed else np.ones_like(n)
+    step = np.asarray(max(t.tRC, t.tRCD + t.tRTP + t.tRP) if closed else t.tCCD_L, dtype=np.float64)
+    R, Q, n, A = np.broadcast_arrays(R, Q, n, A)
+
+    visit = _visit(channel, R, n, popularity)
+    hits = (visit.accesses * visit.again).sum(-1)
+    data, gaps = _bus(channel, R, Q, n, A)
+    parts: dict[str, Num] = {
+        "bus": data + gaps,
+        "activates": A * (1.0 - hits) * np.maximum(t.tFAW / 4.0, t.tRRD_S) / R,
+        "bank": (visit.bank * visit.least).max(-1),
+        "column": n * t.tCCD_L / (R * channel.bank_groups),
+    }
+    k = np.maximum(np.floor(Q / n), 1.0)
+    full = t.tRCD + 1.0 + (0.0 if closed else t.tRP)
+    idle = np.maximum(k - full / np.maximum.reduce(np.broadcast_arrays(*parts.values())), R)
+    uneven = {**parts, "activates": parts["activates"] * (1.0 + (R - 1.0) / (2.0 * idle))}
+    least = _norm(list(uneven.values()), np.where(R > 1, fit.sharpness, fit.sharpness_alone))
+    others = np.maximum(np.maximum(Q / n, 1.0) - 2.0, 0.0)
+    crowd = others / (others + 1.0)
+    enters = pattern(np.asarray(full), step, n, Q)
+
+    def slots(c: Array) -> tuple[Array, Array, Array]:
+        """Cycles per vector that the queue allows at c cycles per vector; waits for banks, time of a vector alone."""
+        per_bank = t.tREFI / (c * R * channel.banks)
+        opened = 0.0 if closed else 1.0 + np.expm1(-per_bank) / per_bank
+        first = (1.0 - hits) * (opened * t.tRP + t.tRCD) + 1.0
+        own = first + (n - 1.0) * step
+        wait = _bank_wait(visit, own, c)
+        rho = crowd * np.minimum(data / c, 1.0)
+        crowded = fit.crowding * rho * data / (1.0 - rho)
+        found = cycles_of_slots(np.asarray(first), step, n, Q, wait, np.asarray(crowded), enters)
+        return found, wait, np.asarray(own)
+
+    low = np.maximum(least, 1e-9)
+    high = 2.0 * (low + slots(low)[0])
+    for _ in range(_HALVINGS):
+        c = np.sqrt(low * high)
+        allowed, wait, own = slots(c)
+        under_way = np.maximum((own + wait) / allowed, 1.0)
+        stuck = np.minimum(wait / c / under_way, 1.0)
+        spread = fit.stuck * np.sqrt(stuck * (1.0 - stuck) / under_way)
+        slower = thinned(least, allowed, spread) > c
+        low, high = np.where(slower, c, low), np.where(slower, high, c)
+    c = np.asarray(np.sqrt(low * high))
+    allowed, wait, own = slots(c)
+    parts["queue"] = allowed
+    closing = t.tRC - t.tRP
+    rate = A * (1.0 - hits) / (R * c)
+    stop = t.tRFC + t.tRP + closing + np.expm1(-rate * closing) / np.maximum(rate, 1e-30)
+    alone = k * allowed
+    lost = refresh_loss(stop, R, k, c, alone) + fit.lost * own / R * np.minimum(allowed / c, 1.0)
+    share = np.minimum(R * lost / t.tREFI, 0.99)
+    return GatherBound({name: vectors * part for name, part in parts.items()}, vectors * c, share)
+
+
+def _norm(parts: list[Num], power: Num) -> Array:
+    """(sum_i p_i^power)^(1/power), without overflow."""
+    stacked = np.stack(np.broadcast_arrays(*(np.asarray(part, dtype=np.float64) for part in parts)))
+    most = np.max(stacked, axis=0)
+    return np.asarray(most * np.sum((stacked / most) ** power, axis=0) ** (1 / power))
+
+
+def _visit(channel: DramChannel, R: Array, n: Array, popularity: Popularity | None) -> _Visit:
+    t, closed = channel.timing, channel.page == "closed"
+    banks = (R * channel.banks)[..., None]
+    if popularity is None:
+        p, accesses = np.zeros(1), np.ones(1)
+    else:
+        p, accesses = popularity.probability, popularity.rows * popularity.probability
+    bank = p + (1.0 - p) / banks
+    again = np.where(closed, 0.0, p / bank)
+    n = n[..., None]
+    if closed:
+        hold = least = n * np.maximum(t.tRC, t.tRCD + t.tRTP + t.tRP) * np.ones_like(bank)
+    else:
+        miss = np.maximum(t.tRC, t.tRP + t.tRCD + (n - 1.0) * t.tCCD_L + t.tRTP)
+        hold = miss + again**2 * (n * t.tCCD_L - miss)
+        least = miss + again * (n * t.tCCD_L - miss)
+    shares = np.broadcast_to(accesses, bank.shape)
+    return _Visit(shares, bank, np.asarray(again), np.asarray(hold), np.asarray(least))
+
+
+def _bus(channel: DramChannel, R: Array, Q: Array, n: Array, A: Array) -> tuple[Array, Array]:
+    """Cycles of the data bus per vector, of `gather_bound`: of data and changes of rank, and between bursts."""
+    t, fit = channel.timing, channel.reordering
     k = np.maximum(2.0 * Q / (n + 1.0), 1.0)
+    full = t.tRCD + 1.0 + (0.0 if channel.page == "closed" else t.tRP)
+    prepared = np.where(R > 1, np.maximum(k - full / (n * t.tBL), 0.1), k)
     ready = fit.same_rank * k
     spent = R * np.maximum(0.0, 1.0 - 4.0 * n * t.tBL / (A * t.tFAW)) / ready
     switch = np.where(R > 1, np.minimum(np.maximum((1.0 - 1.0 / R) ** ready, spent), 1.0 - 1.0 / R), 0.0)
-    lone = float(channel.bank_groups) ** (-fit.other_group * k / R**fit.spread)
-    step = t.tCCD_L - t.tBL
-    step = np.where(R > 1, np.minimum(step, np.maximum(t.tRTRS, 0.0)), step)
-    bus = n * t.tBL + A * switch * t.tRTRS + (0.0 if scattered else 1.0) * (n - 1.0) * lone * step
-    serial = 0.0 if apart else (n - 1.0) * (t.tRC if channel.page == "closed" else t.tCCD_L)
-    parts = {
-        "bus": bus,
-        "activates": A * np.maximum(t.tFAW / 4.0, t.tRRD_S) / R,
-        "bank": A * t.tRC / (R * channel.banks),
-        "column": n * t.tCCD_L / (R * channel.bank_groups),
-        "queue": (t.tRP + t.tRCD + serial + 1.0) / k,
-    }
-    most = np.maximum.reduce(np.broadcast_arrays(*parts.values()))
-    stop, fill = t.tRFC + t.tRP, 2.0 * k * (R - 1.0) * most
-    stopped = np.where(fill < stop, stop - fill / 2.0, stop**2 / np.maximum(2.0 * fill, 1e-30))
-    return GatherBound(dict(parts), np.minimum(R * stopped / t.tREFI, 0.99))
+    lone = float(channel.bank_groups) ** (-fit.other_group * prepared / R**fit.spread)
+    gap = t.tCCD_L - t.tBL
+    gap = np.where(R > 1, np.minimum(gap, np.maximum(t.tRTRS, 0.0)), gap)
+    alone = 0.0 if channel.page == "closed" else (n - 1.0) * lone * gap
+    return np.asarray(n * t.tBL + A * switch * t.tRTRS), np.asarray(alone)
+
+
+def _bank_wait(visit: _Visit, own: Array, c: Array) -> Array:
+    """Mean cycles that a vector waits for its bank, of `gather_bound`; q from the wait as it is without others."""
+    stay, rate = own[..., None], 1.0 / c[..., None]
+    tail = np.maximum(visit.hold - stay, 0.0)
+    before = np.floor(tail * rate)
+    tails = visit.bank * ((before + 1.0) * tail - before * (before + 1.0) / (2.0 * rate))
+    ahead = visit.bank * rate * stay * (visit.hold - stay / 2)
+    load = visit.bank * rate * visit.least
+
+    def waits(q: Array) -> Array:
+        return np.asarray((visit.accesses * (tails + q * ahead) / np.maximum(1.0 - q * load, 1e-9)).sum(-1))
+
+    wait = np.zeros(np.broadcast_shapes(own.shape, c.shape))
+    for _ in range(6):
+        wait = waits(np.maximum(1.0 - c / (own + wait), 0.0)[..., None])
+    return wait
 
 
 def gather_bandwidth(
@@ -93,13 +223,6 @@ def gather_bandwidth(
     bound = gather_bound(channel, vector_bytes, ranks=ranks, depth=depth, apart=apart)
     moved = channel.bursts(vector_bytes) * channel.burst_bytes
     return np.asarray(moved / (bound.cycles * channel.timing.cycle))
-
-
-def _norm(parts: list[Num], power: float) -> Array:
-    """(sum_i p_i^power)^(1/power), without overflow."""
-    stacked = np.stack(np.broadcast_arrays(*(np.asarray(part, dtype=np.float64) for part in parts)))
-    most = np.max(stacked, axis=0)
-    return np.asarray(most * np.sum((stacked / most) ** power, axis=0) ** (1 / power))
 
 
 def gather_latency(

@@ -107,6 +107,20 @@ def random_gathers(
     return Gathers(rank, group, bank, row, size, arrival, np.zeros(len(rank), np.int64))
 
 
+def laid_out(channel: DramChannel, ids: Ints, vector_bytes: float) -> Gathers:
+    """Reads of the vectors `ids` (N,) of a table that lies row after row of DRAM, rows dealt to ranks, then to bank
+    groups and banks in turn, as many whole vectors as fit in each; all there at once."""
+    bursts = int(channel.bursts(vector_bytes))
+    each = int(channel.row_bytes // (bursts * channel.burst_bytes))
+    if each == 0:
+        raise DramTraceError(f"a vector of {vector_bytes:g} B does not fit into a row of {channel.row_bytes:g} B")
+    rest, rank = np.divmod(np.asarray(ids, dtype=np.int64) // each, channel.ranks)
+    rest, group = np.divmod(rest, channel.bank_groups)
+    row, bank = np.divmod(rest, channel.banks_per_group)
+    none = np.zeros(len(rank), np.int64)
+    return Gathers(rank, group, bank, row, none + bursts, none, none)
+
+
 def serve(
     channel: DramChannel,
     gathers: Gathers,
