@@ -499,13 +499,15 @@ def plan(
             if cost == "learned":
                 if model is None or (design is None) == (tasks is None) or (tasks is None) != (task is None):
                     fail("--cost learned needs --model FILE, and a design file or --tasks FILE with --task NAME")
-                others = (constraints, min_partition, judged, exact or None, explain or None, as_written or None)
+                others = (constraints, judged, exact or None, explain or None, as_written or None)
                 if any(o is not None for o in others) or (design is not None and planner != "search"):
-                    fail("--cost learned places whole tables; it takes no constraints, weights, --exact or --explain")
+                    fail("--cost learned takes no constraints, weights, --exact or --explain")
+                if min_partition is not None and (design is not None or planner != "search"):
+                    fail("--cost learned cuts the tables of a task, by its own search; leave --min-partition out")
                 from archmodel.interop import learned
 
                 if tasks is not None and task is not None:
-                    answer = learned.plan_learned(tasks, task, model, planner, seconds, seed, tell)
+                    answer = learned.plan_learned(tasks, task, model, planner, seconds, seed, tell, min_partition)
                 elif design is not None:
                     loaded = _load(design, sets, root)
                     answer = learned.plan_design_learned(loaded, model, seconds, seed, tell)

@@ -273,8 +273,9 @@ def _batches(count: int) -> str:
 def _kept(entries: _Entries, size: Array, written: npt.NDArray[np.object_], layout: Layout) -> dict[str, float]:
     """Bytes per rank that caches of tables without a tier of their own may take in each tier, at most."""
     kept: dict[str, float] = {}
+    free = np.array([t in (None, "auto") for t in written], dtype=bool)
     for i, entry in enumerate(entries.plans):
-        mine = (entries.of_table == i) & np.isin(written.astype(str), ["None", "auto"])
+        mine = (entries.of_table == i) & free if entry.cache is not None else free[:0]
         if entry.cache is None or not mine.any():
             continue
         whole = float(size[mine].sum()) / layout.ranks

@@ -285,8 +285,7 @@ def found_of(asked: Asked, points: Points, meta: Mapping[str, Any], record: Reco
     plans: dict[int, tuple[str | None, ...]] = {}
     if asked.jobs[0].replan is not None:
         for row in rows.tolist():
-            codes = points.codes[row]
-            plans[row] = tuple(record.plan(f, codes[j.structural].tobytes()) for f, j in enumerate(asked.jobs))
+            plans[row] = tuple(record.plan_of(f, points.codes[row].tobytes()) for f in range(len(asked.jobs)))
     return Found(asked, points, rows, volume, share, reference, meta, plans)
 
 

@@ -53,9 +53,10 @@ def test_plans_are_judged_by_the_simulator(study, tables, trained):
     assert {"random", "size", "dim", "lookup", "size_lookup", "karmarkar_karp"} < names
     assert all(j.ranks.shape == (3,) and 0 < j.balance <= 1 for j in found)
     by = {j.planner: j for j in found}
-    assert by[study.OURS].predicted <= min(j.predicted for j in found if j.planner != study.SUMS)
+    assert by[study.OURS].predicted <= min(j.predicted for j in found if j.planner not in (study.SUMS, study.CUTS))
+    assert by[study.CUTS].predicted <= by[study.OURS].predicted * (1 + 1e-9)
     saved = study.gains(found)
-    assert [len(each) for each in saved.values()] == [1, 1, 1, 1]
+    assert [len(each) for each in saved.values()] == [1, 1, 1, 1, 1]
     assert saved["the best greedy"] >= saved["the best published planner"]
     points = [study.Point("one", 1, 1.0), study.Point("one", 2, 1.5)]
     page = study.study(tables, trained, points, found).page().html()
