@@ -28,7 +28,7 @@ from archmodel.report.html.figure import Figure, seconds_axis, si_axis
 from archmodel.report.html.stack import pieces
 from archmodel.report.html.table import Cell, Table, count, quantity, share
 from archmodel.search.limits import Limits, TableLimit
-from archmodel.search.planner import written
+from archmodel.search.plan_tables import written
 
 HERE = Path(__file__).parent / "neo"
 GPUS = (8, 16, 32, 64, 128, 256, 512)

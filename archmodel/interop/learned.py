@@ -141,7 +141,7 @@ def plan_design_learned(
     from archmodel.estimate.estimate import estimate
     from archmodel.interop.plan_file import plan_text
     from archmodel.search import own
-    from archmodel.search.planner import tables_of, with_tables, written
+    from archmodel.search.plan_tables import tables_of, with_tables, written
 
     model = load(model_file)
     cpu = time.process_time()

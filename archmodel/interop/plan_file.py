@@ -8,12 +8,11 @@ from typing import Any
 
 from archmodel.design import Design
 from archmodel.errors import DesignError, Problem
+from archmodel.search.plan_tables import written
 
 
 def plan_document(design: Design) -> dict[str, Any]:
     """The whole plan of a design; its tables by name, as they came to be placed."""
-    from archmodel.search.planner import written
-
     document: dict[str, Any] = {"name": f"Plan for {design.name}", "note": "written by archmodel plan"}
     given = design.plan.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     for key in ("name", "source", "status", "note", "fitted_on", "tables"):

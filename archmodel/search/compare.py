@@ -10,7 +10,7 @@ import numpy as np
 
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.result import Estimate
-from archmodel.search.planner import written
+from archmodel.search.plan_tables import written
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from archmodel.parallel.sparse import ShardSizes
 from archmodel.quantities import Array
 from archmodel.search import own
 from archmodel.search.options import NODE, RANK, Options, home_of, kernel, memory_entry
-from archmodel.search.planner import draft, written
+from archmodel.search.plan_tables import draft, written
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from archmodel.design import Design
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
-from archmodel.parallel.placement import Placement
-from archmodel.parallel.plan import TablesPlan
+from archmodel.interop.plan_file import write_plan
 from archmodel.quantities import show
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
-from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options, memory_entry
+from archmodel.search.options import NoPlan, Options
+from archmodel.search.plan_tables import default_of, draft, tables_of, with_tables, written
 from archmodel.search.solver import Effort, solve
 from archmodel.views import Viewed
 
@@ -97,8 +97,6 @@ class Plan(Viewed):
 
     def write(self, path: str | Path) -> None:
         """A plan file, for `plan: {use: ...}` of a design."""
-        from archmodel.interop.plan_file import write_plan
-
         write_plan(self.design, Path(path))
 
 
@@ -136,7 +134,7 @@ def plan(
             finds.append(search)
             if nodes == design.system.nodes:
                 search.consider("as written", design)
-            search.consider("auto", with_tables(search.design, {"default": _default(design)}))
+            search.consider("auto", with_tables(search.design, {"default": default_of(design)}))
             now = time.perf_counter()
             search.run(now + (deadline - now) / (len(counts) - i), seed, trials, bounded=bounded)
     except KeyboardInterrupt:
@@ -168,7 +166,7 @@ def on_nodes(design: Design, nodes: int) -> Design:
     """The design on fewer nodes, its tables placed anew."""
     if nodes == design.system.nodes:
         return design
-    return design.with_({"system.nodes": nodes, "plan.tables": {"default": _default(design)}})
+    return design.with_({"system.nodes": nodes, "plan.tables": {"default": default_of(design)}})
 
 
 class _Search:
@@ -295,72 +293,3 @@ def less_room(options: Options, answer: Estimate) -> Options:
         need = answer.memory[tier]
         over[k] = max(need.worst - float(np.min(np.asarray(need.capacity))), 0.0)
     return replace(options, limits=np.maximum(options.limits - over, 0.0)) if over.any() else options
-
-
-def _default(design: Design) -> dict[str, Any]:
-    given = design.plan.tables.default.model_dump(exclude_none=True)
-    return {"sharding": "auto", **{k: given[k] for k in ("dtype", "optimizer") if k in given}}
-
-
-def draft(design: Design, tables: dict[str, Any]) -> Design:
-    """The design with other `plan.tables`, unchecked as a file: for judging proposals quickly."""
-    plan = design.plan.model_copy(update={"tables": TablesPlan.model_validate(tables)})
-    return Design(design.spec.model_copy(update={"plan": plan}), design.tree, design.path)
-
-
-def with_tables(design: Design, tables: dict[str, Any]) -> Design:
-    """The design with `plan.tables` replaced."""
-    return design.with_({"plan.tables": tables})
-
-
-def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[str, Any]:
-    """An assignment as `plan.tables`."""
-    base = design.placement
-    assign: dict[str, Any] = {}
-    for t, name in enumerate(options.names):
-        slot, homes = int(assignment.slot[t]), assignment.homes[t]
-        entry: dict[str, Any] = {"sharding": options.kinds[slot]}
-        if options.scope[slot] == RANK:
-            entry["ranks"] = list(homes)
-        elif options.scope[slot] == NODE:
-            entry["nodes"] = list(homes)
-        entry |= memory_entry(options.kernels[slot])
-        entry |= {"dtype": base.dtype[t], "optimizer": base.optimizer[t]}
-        assign[name] = entry
-    return {"default": _default(design), "assign": assign}
-
-
-def _cache(placement: Placement, t: int) -> dict[str, Any]:
-    """A table's cache as a plan writes it: of an entry of its own, so by its share of the table."""
-    cache = placement.cache[t]
-    assert cache is not None
-    given: dict[str, Any] = {
-        "in": cache.tier,
-        "size": f"{100 * float(placement.cache_share[t])!r} %",
-        "policy": cache.policy,
-    }
-    given |= {"ways": cache.ways, "prefetch": cache.prefetch}
-    return given if cache.page is None else {**given, "page": f"{float(np.max(cache.page))!r} B"}
-
-
-def written(design: Design) -> dict[str, Any]:
-    """A design's placement as `plan.tables` with every table by name: what `auto` and rules came to."""
-    placement = design.placement
-    homes: dict[int, list[int]] = {}
-    for table, home in zip(placement.table.tolist(), placement.home.tolist(), strict=True):
-        homes.setdefault(table, []).append(home)
-    assign: dict[str, Any] = {}
-    for t, name in enumerate(placement.tables.names):
-        kind = placement.sharding[t]
-        entry: dict[str, Any] = {"sharding": kind}
-        if kind in ("table_wise", "column_wise"):
-            entry["ranks"] = homes[t]
-        elif kind in ("table_row_wise", "grid_wise"):
-            entry["nodes"] = homes[t]
-        elif kind == "table_column_wise":
-            entry |= {"nodes": [homes[t][0] // design.layout.local_size], "column_shards": len(homes[t])}
-        entry |= {"tier": placement.tier[t], "dtype": placement.dtype[t], "optimizer": placement.optimizer[t]}
-        if placement.cached[t]:
-            entry["cache"] = _cache(placement, t)
-        assign[name] = entry
-    return {"default": _default(design), "assign": assign}

@@ -16,7 +16,8 @@ from archmodel.design import Design
 from archmodel.estimate.estimate import estimate
 from archmodel.search.limits import Limits, Restrictions, bind
 from archmodel.search.options import NoPlan
-from archmodel.search.planner import Plan, Weights, on_nodes, plan, with_tables, written
+from archmodel.search.plan_tables import with_tables, written
+from archmodel.search.planner import Plan, Weights, on_nodes, plan
 from archmodel.search.record import SearchError
 from archmodel.sweep.executors import mapped
 

@@ -215,7 +215,8 @@ class Worker:
 
     def planned(self, key: bytes, design: Design, cell: Array | None) -> Design:
         """The design with its tables placed anew, or as `plans` knows it."""
-        from archmodel.search.planner import plan, with_tables
+        from archmodel.search.plan_tables import with_tables
+        from archmodel.search.planner import plan
 
         job, how = self.job, self.job.replan
         assert how is not None

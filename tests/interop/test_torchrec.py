@@ -10,7 +10,7 @@ import archmodel as am
 from archmodel import catalogue
 from archmodel.errors import ArchmodelError
 from archmodel.interop import torchrec
-from archmodel.search.planner import with_tables
+from archmodel.search.plan_tables import with_tables
 
 PLAN = {
     "plan": {

@@ -15,7 +15,7 @@ from archmodel.cli import commands
 from archmodel.errors import ArchmodelError
 from archmodel.search.compare import compare
 from archmodel.search.explain import explain
-from archmodel.search.planner import draft, written
+from archmodel.search.plan_tables import draft, written
 
 FILE = catalogue.directory() / "mlperf_dcnv2_dgx_h100.yaml"
 DESIGN = am.load(FILE)

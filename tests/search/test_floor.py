@@ -15,7 +15,7 @@ from archmodel.estimate.price import price
 from archmodel.search import own
 from archmodel.search.floor import Floor
 from archmodel.search.options import NODE, RANK, Assignment, Options
-from archmodel.search.planner import draft, tables_of
+from archmodel.search.plan_tables import draft, tables_of
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "mlperf_dcnv2_dgx_h100": {},

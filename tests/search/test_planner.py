@@ -11,7 +11,7 @@ import archmodel as am
 from archmodel import catalogue
 from archmodel.search import own
 from archmodel.search.options import home_of
-from archmodel.search.planner import with_tables, written
+from archmodel.search.plan_tables import with_tables, written
 
 DESIGNS = ("mlperf_dcnv2_dgx_h100.yaml", "mlperf_dlrm_v1_dgx_a100.yaml")
 

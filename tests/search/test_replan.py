@@ -11,7 +11,8 @@ import pytest
 
 import archmodel as am
 from archmodel.search.pareto import front, hypervolume
-from archmodel.search.planner import plan, with_tables
+from archmodel.search.plan_tables import with_tables
+from archmodel.search.planner import plan
 from archmodel.sweep.axes import Axis
 from archmodel.sweep.prepare import anchors_of
 
