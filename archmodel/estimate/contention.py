@@ -24,7 +24,8 @@ from archmodel.components.device import Device
 from archmodel.components.endpoint import left_for_compute
 from archmodel.estimate.driving import driven
 from archmodel.estimate.knobs import points
-from archmodel.estimate.price import Machine, price
+from archmodel.estimate.machine import Machine
+from archmodel.estimate.price import price
 from archmodel.estimate.sharing import Shared, SharedTimeline, shaped, simulate, stacked
 from archmodel.program import AllToAll, Collective, Program
 from archmodel.quantities import Array

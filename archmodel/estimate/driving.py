@@ -11,7 +11,8 @@ from archmodel.collectives.pipeline import Phase, pipelined
 from archmodel.collectives.schedule import over_dimensions
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.endpoint import Endpoint, Moves
-from archmodel.estimate.price import Machine, links_of_all_to_all, links_of_collective
+from archmodel.estimate.links import links_of_all_to_all, links_of_collective
+from archmodel.estimate.machine import Machine
 from archmodel.network.dimension import Dimension
 from archmodel.program import AllToAll, Collective
 from archmodel.quantities import Num, itemsize

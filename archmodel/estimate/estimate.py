@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +56,12 @@ def evaluate(design: Design, system: System) -> Estimate:
         needs(program, system.capacities(), {"hbm": system.node.reserved_memory}),
         energy,
         _cost(system, program, energy, timeline.period),
+        partial(_period, design),
     )
+
+
+def _period(design: Design, system: System) -> Array:
+    return evaluate(design, system).timeline.period
 
 
 def _energy(system: System, program: Program, ops: tuple[OpEstimate, ...], timeline: Timeline) -> Energy | None:

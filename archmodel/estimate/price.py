@@ -6,19 +6,18 @@ every rank: arrays (..., ranks) or (..., 1), leading axes over design points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import singledispatch
 
 import numpy as np
 
-from archmodel import collectives
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
-from archmodel.components.endpoint import Endpoint, compute_alone
+from archmodel.components.endpoint import compute_alone
 from archmodel.components.processor import Processor
 from archmodel.errors import ArchmodelError
+from archmodel.estimate.links import links_of_all_to_all, links_of_collective
+from archmodel.estimate.machine import Machine
 from archmodel.estimate.tiers import in_place, moving
-from archmodel.network.topology import Topology
 from archmodel.program import (
     SECTOR,
     AllToAll,
@@ -37,23 +36,7 @@ from archmodel.program import (
     RowMove,
     Work,
 )
-from archmodel.quantities import Array, Num, itemsize
-from archmodel.system import Host
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What prices need: the device of every rank, the network between ranks, the host behind each device."""
-
-    device: Device
-    topology: Topology
-    host: Host | None
-    ranks_per_node: int
-    graph: bool
-    endpoint: Endpoint | None = None
-    every_rank: bool = False
-    """Whether amounts of works are of all ranks, so that what devices of a node do at once is known one by one; else
-    every device of a node does what each is given."""
+from archmodel.quantities import Array
 
 
 @singledispatch
@@ -219,18 +202,6 @@ def _(work: Collective, machine: Machine) -> Breakdown:
     return links_of_collective(work, machine)
 
 
-def links_of_collective(work: Collective, machine: Machine) -> Breakdown:
-    """A collective as the fabric's own figures have it, whatever drives it."""
-    result = collectives.estimate(
-        machine.topology,
-        work.kind,
-        algorithm=work.algorithm,
-        blocks=work.blocks * itemsize(work.dtype),
-        group=work.group,
-    )
-    return _network(result)
-
-
 @price.register
 def _(work: AllToAll, machine: Machine) -> Breakdown:
     if machine.endpoint is not None:
@@ -238,36 +209,3 @@ def _(work: AllToAll, machine: Machine) -> Breakdown:
 
         return driven(work, machine, machine.endpoint).breakdown
     return links_of_all_to_all(work, machine)
-
-
-def links_of_all_to_all(work: AllToAll, machine: Machine, times: Num = 1.0) -> Breakdown:
-    """An all-to-all as the fabric's own figures have it, whatever drives it; of so many `times` the bytes, (..., 1)."""
-    split = work.traffic.split(work.layout, work.group)
-    zero = np.zeros(1)
-    up_send, up_receive = split.get("scale_up", (zero, zero))
-    out_send, out_receive = split.get("scale_out", (zero, zero))
-    brought, _ = work.traffic.totals(work.layout, work.group)
-    return _network(
-        collectives.all_to_all_v(
-            machine.topology,
-            scale_up_send=up_send * times,
-            scale_up_receive=up_receive * times,
-            scale_out_send=out_send * times,
-            scale_out_receive=out_receive * times,
-            kept=np.maximum(brought - up_send - out_send, 0.0) * times,
-            group=work.group,
-        )
-    )
-
-
-def _network(result: collectives.CollectiveResult) -> Breakdown:
-    """Bandwidth under the name of the dimension that sets the rate; latency and local copies beside it."""
-    parts = dict(result.parts)
-    bandwidth = parts.pop("bandwidth")
-    for dimension in ("scale_up", "scale_out"):
-        share = np.equal(result.bound, dimension)
-        if np.any(share):
-            parts[dimension] = np.where(share, bandwidth, 0.0)
-    if not any(d in parts for d in ("scale_up", "scale_out")):
-        parts["scale_up"] = bandwidth
-    return Breakdown({"latency": parts.pop("latency"), **parts})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from archmodel.estimate.memory import MemoryNeed
 from archmodel.estimate.timeline import Step, Timeline, critical_path
 from archmodel.program import Op, Program, RowMove
 from archmodel.quantities import Array, Num, show
+from archmodel.system import System
 from archmodel.views import Drawn
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class Estimate(Drawn):
     memory: Mapping[str, MemoryNeed]
     energy: Energy | None
     cost: Cost | None
+    period_on: Callable[[System], Array]
+    """Seconds of an iteration of the same program on another system, which may hold arrays over design points."""
 
     def __repr__(self) -> str:
         time, rate = show(self.iteration_time, "seconds"), show(self.throughput, "sample_rate")
@@ -315,7 +318,7 @@ class Estimate(Drawn):
         """
         from archmodel.estimate.elasticity import elasticities
 
-        return elasticities(self.design)
+        return elasticities(self.design.system, self.period_on)
 
     @cached_property
     def tiers(self) -> Mapping[str, TierUse]:

@@ -7,18 +7,15 @@ over a link, come one after the other: memories differ in what they can do at on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from archmodel.components.breakdown import Breakdown, overlapped
 from archmodel.errors import ArchmodelError, suggestion
+from archmodel.estimate.machine import Machine
 from archmodel.memory.host_tier import HostTier, contended
 from archmodel.program import RowMove, Tier
 from archmodel.quantities import Array, Num
-
-if TYPE_CHECKING:
-    from archmodel.estimate.price import Machine
 
 Requests = Mapping[tuple[Tier, str], tuple[Array, Array]]
 """{(tier, "read" | "write"): (bytes, requests)} of every rank."""

@@ -53,7 +53,8 @@ class Explanation:
 def explain(estimate: Estimate, name: str) -> Explanation:
     """Prices the op called `name` once more, noting what is read. `ArchmodelError` names the nearest op."""
     from archmodel.estimate.contention import issued_ahead
-    from archmodel.estimate.price import Machine, price
+    from archmodel.estimate.machine import Machine
+    from archmodel.estimate.price import price
 
     op = find_op(estimate, name)
     system, notes, network = estimate.design.system, Notes(), Notes()

@@ -16,8 +16,10 @@ import numpy as np
 from archmodel.components.breakdown import Breakdown
 from archmodel.design import Design, capacities
 from archmodel.estimate.estimate import estimate
+from archmodel.estimate.links import links_of_all_to_all
+from archmodel.estimate.machine import Machine
 from archmodel.estimate.memory import LIVE_ROLES
-from archmodel.estimate.price import Machine, links_of_all_to_all, price
+from archmodel.estimate.price import price
 from archmodel.estimate.result import Estimate
 from archmodel.parallel import algorithms
 from archmodel.parallel.counts import Expected

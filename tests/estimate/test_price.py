@@ -9,7 +9,8 @@ import pytest
 
 import archmodel as am
 from archmodel.errors import ArchmodelError
-from archmodel.estimate.price import Machine, price
+from archmodel.estimate.machine import Machine
+from archmodel.estimate.price import price
 from archmodel.program import (
     DotInteraction,
     Elementwise,

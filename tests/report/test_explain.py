@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from archmodel import Estimate, estimate, load
-from archmodel.estimate.price import Machine, price
+from archmodel.estimate.machine import Machine
+from archmodel.estimate.price import price
 from archmodel.report.explain import explain, reflowed
 from archmodel.report.laws import Law, essential, laws_of
 from archmodel.report.reading import Notes, Reading
