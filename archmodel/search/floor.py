@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +25,7 @@ import numpy.typing as npt
 from archmodel.quantities import Array
 from archmodel.search.bound import lower_bound
 from archmodel.search.options import IntArray, Options
-
-if TYPE_CHECKING:
-    from archmodel.search.own import Chords, Floors
+from archmodel.search.terms import Chords, Floors
 
 _WEIGHTS = ((0.0, 0.0), (0.5, 0.5), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0))
 _ROUTES = (

@@ -7,6 +7,7 @@ tables) is why a plan is judged by the whole estimate.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -43,6 +44,7 @@ from archmodel.program import (
 from archmodel.quantities import Array, itemsize
 from archmodel.search.floor import Floor
 from archmodel.search.options import NODE, RANK, WORLD, Options, kernel
+from archmodel.search.terms import NO_CHORDS, Chord, Chords, Floors, Terms
 
 MIN_COLUMNS = 16
 """Columns are cut no narrower (one 64-byte line of fp32)."""
@@ -50,50 +52,6 @@ _FIXED = ("launch", "latency")
 _PROBE = 4096.0
 """Columns, or indices, between the two sizes at which the slope of an exchange is taken."""
 _KIND_SCOPE = {"rank": RANK, "node": NODE, "world": WORLD, "replica": WORLD}
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Seconds of one shard on each rank that it touches, (T, O): local work, exchange, and rows that its cache moves,
-    beside other work; and what no estimate of the shard's work can be below."""
-
-    local: Array
-    exchange: Array
-    moves: Array
-    floors: Floors
-
-
-@dataclass(frozen=True)
-class Floors:
-    """Least seconds of one shard on each rank that it touches, (T, O): of `lookup` and `update` under their laws with
-    every table alone in the cache and the cache itself for nothing; of the exchanges of indices, pooled vectors and
-    their gradients beyond what the first column costs, at the rate of all columns at once, spread evenly; `link`: of
-    all three on the link that every route uses."""
-
-    lookup: Array
-    update: Array
-    input: Array
-    forward: Array
-    backward: Array
-    link: Array
-
-
-Chord = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Chords:
-    """(seconds however little, seconds per column or byte) of exchanges by scope; `shared`: forward and backward on
-    the link that every route uses."""
-
-    input: dict[str, Chord]
-    forward: dict[str, Chord]
-    backward: dict[str, Chord]
-    shared: dict[str, Chord]
-
-
-_NOTHING: dict[str, Chord] = dict.fromkeys(SCOPES, (0.0, 0.0))
-NO_CHORDS = Chords(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
 @dataclass(frozen=True)
@@ -213,7 +171,7 @@ class Laws:
             return NO_CHORDS
         columns = max(float(self.tables.embedding_dim.sum()), 1.0)
         back = itemsize(wires.lookup_backward) / itemsize(wires.lookup_forward) if self.train else 0.0
-        chords = Chords(dict(_NOTHING), dict(_NOTHING), dict(_NOTHING), dict(_NOTHING))
+        chords = copy.deepcopy(NO_CHORDS)
         indices = float((self.batch * self.tables.pooling_factor).sum()) * itemsize(wires.index) / ranks
         given = _chord(partial(self._scaled, self._index(np.ones(ranks))), max(indices, 1.0), 1.0)
         for scope, homes in (("rank", ranks), ("node", layout.nodes), ("world", 1)):
