@@ -334,6 +334,8 @@ def sweep(
     from archmodel.sweep.prepare import prepared
     from archmodel.sweep.sweep import run
 
+    if output is not None and output.suffix not in ("", ".parquet"):
+        fail(f"{escape(str(output))}: a sweep writes a folder of parquet files; name it without {output.suffix}")
     job = prepared(read(file, root=root, sets=dict(sets)))
     count = workers or min(os.cpu_count() or 1, job.chunks)
     try:
@@ -497,13 +499,15 @@ def plan(
             if cost == "learned":
                 if model is None or (design is None) == (tasks is None) or (tasks is None) != (task is None):
                     fail("--cost learned needs --model FILE, and a design file or --tasks FILE with --task NAME")
-                others = (constraints, min_partition, judged, exact or None, explain or None, as_written or None)
+                others = (constraints, judged, exact or None, explain or None, as_written or None)
                 if any(o is not None for o in others) or (design is not None and planner != "search"):
-                    fail("--cost learned places whole tables; it takes no constraints, weights, --exact or --explain")
+                    fail("--cost learned takes no constraints, weights, --exact or --explain")
+                if min_partition is not None and (design is not None or planner != "search"):
+                    fail("--cost learned cuts the tables of a task, by its own search; leave --min-partition out")
                 from archmodel.interop import learned
 
                 if tasks is not None and task is not None:
-                    answer = learned.plan_learned(tasks, task, model, planner, seconds, seed, tell)
+                    answer = learned.plan_learned(tasks, task, model, planner, seconds, seed, tell, min_partition)
                 elif design is not None:
                     loaded = _load(design, sets, root)
                     answer = learned.plan_design_learned(loaded, model, seconds, seed, tell)
@@ -532,6 +536,8 @@ def plan(
         raise click.exceptions.Exit(NO) from None
     if output is not None:
         output.write_text(answer.text, encoding="utf-8")
+        use = f"; a design takes it up with `plan: {{use: {escape(output.name)}}}`" if cost == "own" else ""
+        click.echo(f"wrote {escape(str(output))}{use}", err=True)
     if explain:
         assert answer.design is not None
         if not as_json:
@@ -677,7 +683,9 @@ def topology(
     system, name = _machine(design, sets, root)
     found = system.topology(ranks)
     if html is not None:
-        network.figure(found, name).write_html(html, include_plotlyjs=True, div_id="topology")
+        from archmodel.report.html.topology import topology_page
+
+        topology_page(found, name).write(html)
         click.echo(f"wrote {escape(str(html))}", err=True)
     if as_json:
         _print_json(network.to_dict(found))
@@ -738,7 +746,9 @@ def locality(trace: Path, column: str | None, as_json: bool, html: Path | None) 
 
     found = words.locality(trace, column)
     if html is not None:
-        words.write_page(found, html)
+        from archmodel.report.html.locality import locality_page
+
+        locality_page(found).write(html)
         click.echo(f"wrote {escape(str(html))}", err=True)
     if as_json:
         _print_json(found.to_dict())
@@ -768,7 +778,10 @@ def gpu(measurements: Path, device: str | None, which: str | None, output: Path 
 
     found = calibrate_gpu(measurements, device, gpu=which)
     if html is not None:
-        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+        from archmodel.report.html.calibration import gpu_page as page
+
+        page(found).write(html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
     if output is None:
         click.echo(found.yaml(), nl=False)
     else:
@@ -811,7 +824,10 @@ def network(
         logs, fabric=fabric, bandwidth=bandwidth, nic=nic, interfaces=interfaces, in_place=in_place
     )
     if html is not None:
-        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+        from archmodel.report.html.calibration import fabric_page as page
+
+        page(found).write(html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
     if output is not None:
         output.write_text(found.yaml(), encoding="utf-8")
     if as_json:
@@ -844,7 +860,10 @@ def set_costs(
 
     found = calibrate_tables(measurements, tables, seed=seed)
     if html is not None:
-        found.figure().write_html(html, include_plotlyjs=True, div_id="calibration")
+        from archmodel.report.html.calibration import set_costs_page as page
+
+        page(found).write(html)
+        click.echo(f"wrote {escape(str(html))}", err=True)
     if output is not None:
         output.write_text(found.json(), encoding="utf-8")
     if as_json:
@@ -866,7 +885,7 @@ def _machine(path: Path, sets: tuple[tuple[str, str], ...], root: Path | None) -
     from archmodel import catalogue, source
     from archmodel.system import System
 
-    tree = source.read(path, root=root, catalogue=catalogue.directory())
+    tree = source.read(catalogue.located(path), root=root, catalogue=catalogue.directory())
     if "node" not in tree or "system" in tree:
         loaded = _load(path, sets, root)
         return loaded.system, loaded.name

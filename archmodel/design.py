@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,13 +72,16 @@ class DesignFile(Component):
     published: Published = Field(default_factory=Published, description="published figures of this very design")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Design(Viewed):
     """A checked design. Immutable; `with_` gives a changed copy."""
 
     spec: DesignFile
     tree: source.Located
     path: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<Design {self.name!r}: {self.layout.ranks:,} ranks, global batch {self.workload.global_batch:,}>"
 
     @property
     def name(self) -> str:
@@ -128,6 +132,12 @@ class Design(Viewed):
                 [source.problem_at(self.tree, path, message) for path, message in error.problems]
             ) from None
 
+    @property
+    def automatic_tables(self) -> int:
+        """Tables that the plan leaves to the automatic placement, by its default."""
+        by_default = self.plan.tables.default.sharding in (None, "auto")
+        return int(np.count_nonzero(self.placement.entry == 0)) if by_default else 0
+
     @cached_property
     def program(self) -> Program:
         """One iteration, lowered."""
@@ -143,7 +153,7 @@ class Design(Viewed):
         for path, value in changes.items():
             if isinstance(value, np.ndarray):
                 value = np.asarray(value, dtype=np.float64)[..., None]  # the trailing axis is ranks
-            tree = source.set_path(tree, path, value)
+            tree = source.set_path(_in_full(tree, path), path, value)
         changed = _checked(tree, self.path, python=True)
         if _same_program(self, changed):
             for name in ("placement", "program"):
@@ -157,6 +167,16 @@ def without_published(tree: source.Located, changes: Iterable[str]) -> source.Lo
     if "published" not in tree or all(path.split(".")[0] in ("published", "name") for path in changes):
         return tree
     return source.set_path(tree, "published", {})
+
+
+def _in_full(tree: source.Located, path: str) -> source.Located:
+    """The tree with plans that are one word written out where `path` goes below them: `plan: auto` as
+    `plan: {tables: {default: {sharding: auto}}}`."""
+    for short, key in (("plan", "tables"), ("plan.tables", "default"), ("plan.tables.default", "sharding")):
+        with suppress(KeyError):
+            if path.startswith(f"{short}.") and isinstance(word := source.at(tree, short), str):
+                tree = source.set_path(tree, short, {key: word})
+    return tree
 
 
 def _same_program(old: Design, new: Design) -> bool:
@@ -184,7 +204,7 @@ def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str,
     tree = source.read(path, root=root, catalogue=catalogue.directory(), problems=problems)
     tree = without_published(tree, sets or {})
     for where, text in (sets or {}).items():
-        tree = source.set_path(tree, where, source.scalar(text), origin="--set")
+        tree = source.set_path(_in_full(tree, where), where, source.scalar(text), origin="--set")
     return _checked(tree, Path(path), problems)
 
 

@@ -578,7 +578,7 @@ class Buffer:
         return self.elements * itemsize(self.dtype) * (self.copies if self.prefetched else 1.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """Ops in issue order, the buffers they read and write, and how the ranks sit on nodes. Compared by identity.
 
@@ -591,6 +591,9 @@ class Program:
     local_batch: Array
     graph_capture: bool = True
     bottom_rank: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Program: {len(self.ops):,} ops on {self.ranks:,} ranks>"
 
     @property
     def ranks(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 
 from archmodel.search import tasks
 from archmodel.search import torchrec as tr
+from archmodel.search.narrow import NARROW, solve_task
 from archmodel.search.solver import Effort, solve
 
 
@@ -54,22 +55,24 @@ def exactness(path: Path) -> None:
     print(f"{'all':<20} {shards.total():>7} {times.total():>12} {stores.total():>12}\n")
 
 
-def against(path: Path, min_partition: int) -> None:
-    """Value, bound and CPU seconds of every task beside TorchRec's."""
+def against(path: Path, min_partition: int | None) -> None:
+    """Value, bound and CPU seconds of every task beside TorchRec's; None: as the planner chooses."""
     document = json.loads(path.read_text())
     runs: dict[str, dict[str, dict]] = {}
     for run in document["runs"]:
         if run["ok"]:
             runs.setdefault(run["task"], {})[run["variant"]] = run
-    print(f"columns per shard >= {min_partition}")
+    print(f"columns per shard >= {min_partition or f'{tr.MIN_COLUMNS}, or {NARROW} where that is worth it'}")
     columns = ("default", "best", "ours", "bound", "gap", "gain", "CPU s", "faster")
     print(f"{'task':<22} " + " ".join(f"{c:>8}" for c in columns))
     gains = []
     for entry in document["tasks"]:
         theirs = runs[entry["name"]]
         cpu = time.process_time()
-        options = tasks.options(tasks.from_dict(entry, min_partition=min_partition))
-        found = solve(options)
+        if min_partition is None:
+            found = solve_task(tasks.from_dict(entry), Effort())[2]
+        else:
+            found = solve(tasks.options(tasks.from_dict(entry, min_partition=min_partition)))
         cpu = time.process_time() - cpu
         default, best = theirs["default"], min(r["max_perf_ms"] for r in theirs.values())
         gains.append(1 - found.value / default["max_perf_ms"])
@@ -102,7 +105,7 @@ def main(arguments: list[str]) -> None:
     """All tables."""
     if len(arguments) == 2:
         exactness(Path(arguments[0]))
-        for least in (tr.MIN_COLUMNS, 16):
+        for least in (None, tr.MIN_COLUMNS, NARROW):
             against(Path(arguments[1]), least)
     sizes()
 

@@ -4,7 +4,8 @@ A rate is points over the CPU seconds that all processes of a sweep took togethe
 their own give. The rate by the clock, which other work on the machine lowers, stands beside it. Everything counts:
 making points, the checks of `with_`, all eleven outputs, sending columns to the writing process and parquet.
 `--long` sweeps ten million points. `--calculon DIR` and `--madmax DIR` measure checkouts of those in turn with ours,
-one evaluation after the other as their own searches do them.
+one evaluation after the other as their own searches do them; `--aiconfigurator PYTHON` is the interpreter of an
+environment with `pip install aiconfigurator`.
 """
 
 from __future__ import annotations
@@ -167,11 +168,36 @@ sys.stderr.write(f"{500 / (time.process_time() - began)}")
 """
 """Its default, DLRM-A on 128 GPUs."""
 
+AICONFIGURATOR = """
+import logging, sys, time
+from aiconfigurator.sdk import config, sweep
+from aiconfigurator.sdk.perf_database import get_database
+from aiconfigurator_core.sdk.backends.base_backend import BaseBackend
+logging.disable(logging.CRITICAL)
+honest, count = BaseBackend.run_agg, 0
+def run(*given, **named):
+    global count
+    count += 1
+    return honest(*given, **named)
+BaseBackend.run_agg = run
+targets = [float(t) for t in range(1, 80)] if sys.argv[1] == "memo" else [1e9]
+runtime = config.RuntimeConfig(isl=4000, osl=1000, ttft=1e9, tpot=targets)
+given = dict(model_path="Qwen/Qwen3-32B-FP8", runtime_config=runtime, backend_name="trtllm",
+             database=get_database("h200_sxm", "trtllm", "current"), model_config=config.ModelConfig(),
+             parallel_config_list=[(t, 1, 1, 1, 1, 1) for t in (1, 2, 4, 8)], enable_chunked_prefill=True)
+sweep.sweep_agg(**given)
+began, count = time.process_time(), 0
+sweep.sweep_agg(**given)
+sys.stderr.write(f"{count / (time.process_time() - began)}")
+"""
+"""Its aggregate sweep of Qwen3-32B on H200s, 2,669 points, for one latency target or ("memo") for 79, of which 78 find
+every point remembered. The second sweep of a process counts: its measured tables are read by then."""
 
-def peer(what: str, code: str, folder: Path, mode: str) -> None:
+
+def peer(what: str, code: str, folder: Path, mode: str, python: str = sys.executable) -> None:
     """Evaluations per CPU second of another model, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    command = [sys.executable, "-c", code, mode]
+    command = [python, "-c", code, mode]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     row(what, f"{float(done.stderr.split()[-1]):,.0f}/s and core", "")
 
@@ -181,6 +207,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="ten million points to parquet")
     parser.add_argument("--calculon", type=Path, metavar="DIR", help="a checkout of calculon-ai/calculon")
     parser.add_argument("--madmax", type=Path, metavar="DIR", help="a checkout of samhsia/MADMax")
+    parser.add_argument("--aiconfigurator", metavar="PYTHON", help="an interpreter that imports aiconfigurator")
     wanted = parser.parse_args()
     long = wanted.long
     from speed import large
@@ -204,6 +231,9 @@ def main() -> None:
         peer(f"Calculon's search, GPT-3 175B on 64 GPUs, logger {mode}", CALCULON, wanted.calculon, mode)
     for mode in ("files", "memory") if wanted.madmax else ():
         peer(f"MAD-Max, DLRM-A on 128 GPUs, configuration from {mode}", MADMAX, wanted.madmax, mode)
+    for mode in ("points", "memo") if wanted.aiconfigurator else ():
+        what = f"AIConfigurator's aggregate sweep, Qwen3-32B on H200s, {mode}"
+        peer(what, AICONFIGURATOR, Path(tempfile.gettempdir()), mode, wanted.aiconfigurator)
     count = 10_000_000 if long else 1_000_000
     measured(f"{count:,} points to parquet, DLRM, 2 processes", symmetric, count, 2, ">= 200,000/s, <= 2048 MiB")
     measured("100,000 points to parquet, 1000 tables, 2 processes", wide, 100_000, 2, ">= 5,000/s")

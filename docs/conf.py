@@ -12,7 +12,7 @@ project = "archmodel"
 author = "The archmodel developers"
 copyright = author  # noqa: A001
 release = version = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "equations", "reference"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "equations", "reference", "links"]
 exclude_patterns = ["_build"]
 default_role = "code"
 myst_heading_anchors = 3

@@ -2,8 +2,8 @@
 
     python studies/_gallery.py [-o docs/gallery] [-j 2] [NAME ...]
 
-A study is a script of this folder whose name begins with no underscore and that takes `-o PAGE`, or a YAML file that
-`archmodel search` reads. Studies that fail are named at the end, with what they said, and make the exit status 1.
+A study is a script of this folder whose name begins with no underscore and that takes `-o PAGE`. Studies that fail are
+named at the end, with what they said, and make the exit status 1.
 """
 
 from __future__ import annotations
@@ -39,29 +39,18 @@ class Entry:
         """`neo`."""
         return self.source.stem
 
-    def commands(self) -> list[list[str]]:
-        """What makes the page."""
-        if self.source.suffix == ".py":
-            return [[sys.executable, str(self.source), "-o", str(self.page)]]
-        table = self.page.with_suffix(".parquet")
-        run = [sys.executable, "-m", "archmodel"]
-        return [
-            [*run, "search", str(self.source), "-o", str(table)],
-            [*run, "report", str(table), "-o", str(self.page)],
-        ]
-
     def run(self) -> str:
         """Makes the page; what went wrong, or nothing."""
         self.page.unlink(missing_ok=True)
         paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-        for command in self.commands():
-            try:
-                done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
-            except subprocess.TimeoutExpired:
-                return f"took more than {LIMIT:.0f} s"
-            if done.returncode:
-                return (done.stderr or done.stdout).strip() or f"ended with {done.returncode}"
+        command = [sys.executable, str(self.source), "-o", str(self.page)]
+        try:
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
+        except subprocess.TimeoutExpired:
+            return f"took more than {LIMIT:.0f} s"
+        if done.returncode:
+            return (done.stderr or done.stdout).strip() or f"ended with {done.returncode}"
         return "" if self.page.is_file() else "wrote no page"
 
     def title(self) -> str:
@@ -74,11 +63,7 @@ class Entry:
         found = re.search(r"<meta name=[\"']description[\"'] content=[\"'](.*?)[\"']>", self._head(), re.DOTALL)
         if found:
             return unescape(found[1]).strip()
-        text = self.source.read_text(encoding="utf-8")
-        if self.source.suffix == ".py":
-            return text.lstrip().lstrip('"').partition("\n")[0].strip()
-        lines = [line.lstrip("# ").rstrip(":").strip() for line in text.splitlines() if line.startswith("#")]
-        return lines[0] if lines else ""
+        return self.source.read_text(encoding="utf-8").lstrip().lstrip('"').partition("\n")[0].strip()
 
     def _head(self) -> str:
         with self.page.open(encoding="utf-8") as file:
@@ -87,7 +72,7 @@ class Entry:
 
 def entries(folder: Path, out: Path, names: Sequence[str] = ()) -> list[Entry]:
     """The studies of a folder by name, or those named. Raises SystemExit for a name that is none."""
-    files = sorted([*folder.glob("*.py"), *folder.glob("*.yaml")], key=lambda f: f.stem)
+    files = sorted(folder.glob("*.py"), key=lambda f: f.stem)
     found = {f.stem: Entry(f, out / f"{f.stem}.html") for f in files if f.stem[0] != "_" and f.stem not in NO_PAGES}
     unknown = [n for n in names if n not in found]
     if unknown:

@@ -7,17 +7,17 @@ The page is one of `archmodel.report.html`: the same palette, themes, sortable t
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from archmodel.report.html import palette
-from archmodel.report.html.figure import Figure, listing_axis
+from archmodel.report.html.charts import bars
+from archmodel.report.html.figure import Figure
 from archmodel.report.html.page import Block, Page, Section
-from archmodel.report.html.table import Table
-from archmodel.report.html.text import label, labels, markup
+from archmodel.report.html.table import Cell, Table, share
+from archmodel.report.html.text import markup
+from archmodel.report.words import percent, signed
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,11 @@ class Study:
     takeaway: str
     claims: Sequence[Claim]
     parts: Sequence[Section]
-    script: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def html(self) -> str:
-        """The page; the takeaway also stands in its description, where the gallery finds it."""
-        first = [Section("claims", "What is claimed", [c.html() for c in self.claims])] if self.claims else []
-        text = Page(self.title, self.takeaway, "", [*first, *self.parts], self.extra, self.script).html()
-        return text.replace("<title>", f'<meta name="description" content="{markup(self.takeaway)}">\n<title>', 1)
+    def page(self) -> Page:
+        """The page; the takeaway is its description, where the gallery finds it."""
+        first = Section("claims", "What is claimed", [c.html() for c in self.claims])
+        return Page(self.title, self.takeaway, "", [first, *self.parts])
 
     def lines(self) -> list[str]:
         """The study in lines of text: claims, then what every figure says."""
@@ -79,131 +76,27 @@ def _rows(table: Table) -> list[str]:
     ]
 
 
-def main(describe: str | None, build: Callable[[], Study], name: str, arguments: Sequence[str] | None = None) -> int:
-    """The command line of a study: builds it, prints it, writes its page."""
+def main(
+    describe: str | None, build: Callable[..., Study], name: str, arguments: Sequence[str] | None = None, **options: Any
+) -> int:
+    """The command line of a study: builds it, prints it, writes its page. `options`: further arguments of `build` that
+    the command takes, with their defaults."""
     parser = argparse.ArgumentParser(description=(describe or "").splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, default=Path(f"{name}.html"), help="the page to write")
-    chosen = parser.parse_args(arguments)
-    study = build()
+    for option, default in options.items():
+        parser.add_argument(f"--{option}", type=type(default), default=default)
+    chosen = vars(parser.parse_args(arguments))
+    output = chosen.pop("output")
+    study = build(**chosen)
     print("\n".join(study.lines()))
-    chosen.output.write_text(study.html(), encoding="utf-8")
-    print(f"\nfigures in {chosen.output}")
+    study.page().write(output)
+    print(f"\nfigures in {output}")
     return 0
-
-
-MARKERS = (("diamond-open", palette.CALIBRATED), ("square-open", palette.NEUTRAL))
-"""Of points beside curves: the first series, the second."""
-
-
-# --- figures ----------------------------------------------------------------------------------------------------
-
-
-def bars(
-    name: str, title: str, takeaway: str, names: Sequence[str], series: Mapping[str, Sequence[float]],
-    axis: Mapping[str, Any], *, stacked: bool = False, marks: Mapping[str, float] | None = None, note: str = "",
-    colours: Mapping[str, str] | None = None,
-) -> Figure:  # fmt: skip
-    """Bars that lie, one group for each of `names`, a colour for each of `series`. `marks`: values drawn across as
-    dotted lines, by what they are."""
-    at = list(range(len(names)))
-    thick = 26 if stacked else 14 * len(series) + 10
-    given = colours or {}
-    data = [
-        {
-            "type": "bar", "orientation": "h", "name": label(key), "x": list(values), "y": at,
-            "marker": {"color": given.get(key, palette.SERIES[i % len(palette.SERIES)])},
-            "hovertemplate": "%{x:.4~s}" + str(axis.get("ticksuffix", "")) + f"<extra>{label(key)}</extra>",
-        }
-        for i, (key, values) in enumerate(series.items())
-    ]  # fmt: skip
-    layout: dict[str, Any] = {
-        "barmode": "relative" if stacked else "group",
-        "showlegend": len(series) > 1,
-        "xaxis": dict(axis),
-        "yaxis": listing_axis(labels(list(names), 34)),
-        **across(marks or {}, "x", log=axis.get("type") == "log"),
-    }  # fmt: skip
-    narrow = {"yaxis.ticktext": labels(list(names), 26), "yaxis.tickfont.size": 9}
-    height = 120 + (26 if marks else 0) + max(thick, 24) * len(names)
-    return Figure(name, title, takeaway, data, layout, height=height, narrow=narrow, note=note)
-
-
-def curves(
-    name: str, title: str, takeaway: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    x: Mapping[str, Any], y: Mapping[str, Any], *, marks: Mapping[str, float] | None = None, note: str = "",
-    points: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None, height: int = 360,
-) -> Figure:  # fmt: skip
-    """Lines with markers by name, each (x, y); `points`: published ones, drawn as open diamonds."""
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter", "mode": "lines+markers", "name": label(key), "x": list(a), "y": list(b),
-            "line": {"color": palette.SERIES[i % len(palette.SERIES)], "width": 2},
-        }
-        for i, (key, (a, b)) in enumerate(series.items())
-    ]  # fmt: skip
-    data += [
-        {
-            "type": "scatter", "mode": "markers", "name": label(key), "x": list(a), "y": list(b),
-            "marker": {"symbol": symbol, "size": 12, "color": colour, "line": {"width": 2.5}},
-        }
-        for (key, (a, b)), (symbol, colour) in zip((points or {}).items(), MARKERS, strict=False)
-    ]  # fmt: skip
-    layout: dict[str, Any] = {"xaxis": dict(x), "yaxis": dict(y), "hovermode": "closest", "showlegend": True}
-    layout |= across(marks or {}, log=y.get("type") == "log")
-    return Figure(name, title, takeaway, data, layout, height=height, note=note)
-
-
-def across(marks: Mapping[str, float], axis: str = "y", *, log: bool = False) -> dict[str, Any]:
-    """Dotted lines at values of an axis, with their names. On a logarithmic axis plotly takes the place of
-    a line as it is and that of a text as its logarithm."""
-    if not marks:
-        return {}
-    other = "y" if axis == "x" else "x"
-    line = {"type": "line", f"{other}ref": "paper", f"{other}0": 0, f"{other}1": 1}
-    shapes = [
-        {**line, f"{axis}0": v, f"{axis}1": v, "line": {"color": palette.NEUTRAL, "width": 1.5, "dash": "dot"}}
-        for v in marks.values()
-    ]
-    place = {"showarrow": False, f"{other}ref": "paper", f"{other}": 1}
-    anchor = {"yanchor": "bottom", "xanchor": "right"} if axis == "y" else {"yanchor": "bottom", "xanchor": "center"}
-    notes = [
-        {
-            **place,
-            **anchor,
-            axis: math.log10(v) if log else v,
-            "text": label(k),
-            "font": {"size": 11},
-            "bgcolor": "rgba(127,127,127,.12)",
-        }
-        for k, v in marks.items()
-        if k
-    ]
-    return {"shapes": shapes, "annotations": notes}
-
-
-def drawn(name: str, title: str, takeaway: str, figure: Any, *, height: int = 400, note: str = "") -> Figure:
-    """A figure made with plotly's own classes; its title and template are left to the page."""
-    spec = figure.to_plotly_json()
-    layout = {k: v for k, v in spec["layout"].items() if k not in ("template", "title", "height", "width")}
-    return Figure(name, title, takeaway, spec["data"], layout, height=height, note=note)
 
 
 def section(name: str, title: str, *blocks: Block, note: str = "", beside: bool = False) -> Section:
     """A section of a page."""
     return Section(name, title, blocks, beside, note)
-
-
-def head(title: str, takeaway: str) -> str:
-    """What a page of plain plotly begins with: title, description for the gallery, and a style for any width."""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="description" content="{markup(takeaway)}">\n<title>{markup(title)}</title>\n'
-        "<style>body{margin:0 auto;max-width:1240px;padding:0 12px 24px;color:#20242c;"
-        "font:14px/1.45 system-ui,sans-serif}"
-        "h1{font-size:22px}h2{font-size:17px}pre{overflow-x:auto;font-size:12px}</style></head>\n"
-        f"<body><h1>{markup(title)}</h1><p>{markup(takeaway)}</p>\n"
-    )
 
 
 # --- figures of a paper beside ours -----------------------------------------------------------------------------
@@ -226,18 +119,55 @@ class Row:
         return None if self.published is None else self.predicted / self.published - 1.0
 
 
-def plots(found: Sequence[Row]) -> list[str]:
-    """A plot of predicted and published bars per target, as HTML; the first brings plotly along."""
-    from plotly import graph_objects as go
-    from plotly.io import to_html
+def mean_error(found: Sequence[Row]) -> str:
+    """`mean error 3.2 %, largest +11.3 % (8 ranks)`; empty where nothing is published."""
+    known = [(row.error, row.case) for row in found if row.error is not None]
+    if not known:
+        return ""
+    worst, case = max(known, key=lambda item: abs(item[0]))
+    mean = sum(abs(error) for error, _ in known) / len(known)
+    if not mean:
+        return "as published"
+    return f"mean error {percent(mean, 1)}, largest {signed(worst, 1)} ({case})"
 
-    parts = []
-    for index, target in enumerate(dict.fromkeys(row.target for row in found)):
-        here = [row for row in found if row.target == target]
-        cases = [row.case for row in here]
-        figure = go.Figure(layout={"title": target, "barmode": "group"})
-        figure.add_bar(x=cases, y=[row.predicted for row in here], name="predicted")
-        if any(row.published is not None for row in here):
-            figure.add_bar(x=cases, y=[row.published for row in here], name="published")
-        parts.append(to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"figure{index}"))
-    return parts
+
+def compared(name: str, title: str, found: Sequence[Row], said: str = "", note: str = "") -> Section:
+    """Rows of one target as bars, predicted and published, and as a table."""
+    error = mean_error(found)
+    takeaway = said or (f"{error[0].upper()}{error[1:]}." if error else "")
+    names = [row.case for row in found]
+    if error:
+        series = {"predicted": [row.predicted for row in found]}
+        series["published"] = [row.published if row.published is not None else float("nan") for row in found]
+    else:
+        names, series = _by_last_part(found)
+    figure = bars(name, title, takeaway, names, series, {"title": {"text": found[0].target}})
+    cells: list[list[Cell]] = [
+        [
+            row.case, (f"{row.predicted:.3f}", row.predicted),
+            ("", None) if row.published is None else (f"{row.published:.3f}", row.published),
+            ("", None) if row.error is None else share(row.error, 1, signed=True), row.note, row.source,
+        ]
+        for row in found
+    ]  # fmt: skip
+    columns = [
+        ("", ""), ("predicted", "number"), ("published", "number"), ("error", "fraction"), ("note", ""), ("source", ""),
+    ]  # fmt: skip
+    sources = {row.source for row in found if row.published is not None}
+    if len(sources) == 1:  # said once
+        note = f"{note} Published: {sources.pop()}.".strip()
+        cells = [[*row[:-1], ""] for row in cells]
+    empty = [i for i in range(len(columns)) if all(row[i] in ("", ("", None)) for row in cells)]
+    columns = [c for i, c in enumerate(columns) if i not in empty]
+    cells = [[c for i, c in enumerate(row) if i not in empty] for row in cells]
+    return section(name, title, figure, Table(f"{name}-rows", columns, cells, page=6), note=note)
+
+
+def _by_last_part(found: Sequence[Row]) -> tuple[list[str], dict[str, list[float]]]:
+    """Names and series of bars: cases `a, b` with every b for each a are groups of a with a colour for each b."""
+    parts = [row.case.rpartition(", ")[::2] for row in found]
+    firsts, lasts = list(dict.fromkeys(a for a, _ in parts)), list(dict.fromkeys(b for _, b in parts))
+    value = {part: row.predicted for part, row in zip(parts, found, strict=True)}
+    if len(lasts) in range(2, 9) and len(firsts) > 1 and len(value) == len(firsts) * len(lasts) == len(found):
+        return firsts, {b: [value[a, b] for a in firsts] for b in lasts}
+    return [row.case for row in found], {"predicted": [row.predicted for row in found]}

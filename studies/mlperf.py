@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from _page import Claim, Study, bars, main, section
+from _page import Claim, Study, main, section
 
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
 from archmodel.quantities import show
 from archmodel.report.html import scoreboard as board
+from archmodel.report.html.charts import bars
 from archmodel.report.html.figure import Figure, seconds_axis
 from archmodel.report.html.palette import RESOURCES, SERIES, SIMILAR, colour
 from archmodel.report.html.stack import pieces

@@ -13,7 +13,6 @@ from the fastest down; hot rows of all that is not in HBM are cached there.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,13 +20,17 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _page import Claim, Study, main, section
 
 import archmodel as am
 from archmodel import catalogue, source
+from archmodel.report.html.charts import bars, curves
+from archmodel.report.html.figure import si_axis
+from archmodel.report.html.page import Block, Section
+from archmodel.report.html.table import Cell, Table, count, quantity, share
 
 CLAIM = (
     "MTrainS (arXiv 2305.01515), abstract: node count down 4 to 8 times at the target throughput",
@@ -410,7 +413,7 @@ def by_skew(workers: int = 1, skews: Sequence[str] = SKEWS) -> dict[tuple[str, s
 
 
 @dataclass(frozen=True)
-class Study:
+class Results:
     """Everything that is printed and drawn."""
 
     answers: dict[tuple[str, int], Answer]
@@ -422,13 +425,13 @@ class Study:
     others: list[Answer]
 
 
-def studied(workers: int = 1) -> Study:
+def studied(workers: int = 1) -> Results:
     tried = evaluated(grid(), workers, "nodes by throughput")
     wanted = variations()
     varied = evaluated([case for _, _, case in wanted], workers, "assumptions")
     pages = paging()
     paged = evaluated([case for _, case in pages], 1, "paging")
-    return Study(
+    return Results(
         best(tried),
         tried,
         [(what, value, answer) for (what, value, _), answer in zip(wanted, varied, strict=True)],
@@ -447,62 +450,62 @@ def reduction(found: Mapping[tuple[str, int], Answer], hierarchy: str, target: f
     return None if one is None or other is None else one.case.nodes / other.case.nodes
 
 
-def skew_lines(study: Study) -> list[list[str]]:
+def skew_rows(results: Results) -> list[list[Cell]]:
     """Of each access: nodes with DDR, with byte SCM, with block SCM, and the share of the indices that HBM serves with
     block SCM on the nodes of `HELD`."""
-    hits = {a.case.access: a.served["hbm"] for _, _, a in study.varied
+    hits = {a.case.access: a.served["hbm"] for _, _, a in results.varied
             if a.fits and a.case == Case(("scm",), HELD["scm",], access=a.case.access)}  # fmt: skip
-    found = []
-    for skew in dict.fromkeys(access for _, access in study.skewed):
-        here = [a for (_, access), a in study.skewed.items() if access == skew]
-        counts = [str(a.case.nodes) if a else f"over {SKEW_NODES[-1]}" for a in here]
-        found.append([skew, *counts, f"{hits[skew]:.1%}" if skew in hits else ""])
+    found: list[list[Cell]] = []
+    for skew in dict.fromkeys(access for _, access in results.skewed):
+        here = [a for (_, access), a in results.skewed.items() if access == skew]
+        counts = [count(a.case.nodes) if a else (f"over {SKEW_NODES[-1]}", None) for a in here]
+        found.append([skew, *counts, share(hits[skew], 1) if skew in hits else ("", None)])
     return found
 
 
-def headline_rows(found: Mapping[tuple[str, int], Answer], target: float) -> list[list[str]]:
-    rows = []
+def headline_rows(found: Mapping[tuple[str, int], Answer], target: float) -> list[list[Cell]]:
+    """Of each hierarchy the least machine that reaches the target."""
+    rows: list[list[Cell]] = []
     for name in HIERARCHIES:
         a = least(found, name, target)
         if a is None:
-            rows.append([name, "none tried", *[""] * (len(HEADER) - 2)])
+            rows.append([name, ("none tried", None), *[("", None) if unit else "" for _, unit in HEADER[2:]]])
             continue
         times = reduction(found, name, target)
         life = ", ".join(f"{k} {days / 365:,.1f} y" for k, days in a.life.items())
-        served = ", ".join(f"{k} {share:.2%}" for k, share in a.served.items() if share)
+        served = ", ".join(f"{k} {part:.2%}" for k, part in a.served.items() if part)
         rows.append(
             [
-                name, str(a.case.nodes), f"{times:.1f}x" if times else "", f"{a.throughput / 1e6:.2f}",
-                a.case.sharding, a.bound, f"{a.stall:.0%}", served, life, f"{a.power / 1e3:,.0f}",
-                f"{a.price / 1e6:,.2f}", f"{a.joules:.4f}", f"{a.usd:.4f}",
+                name, count(a.case.nodes), (f"{times:.1f}x", times) if times else ("", None),
+                quantity(a.throughput, "sample_rate"), a.case.sharding, a.bound, share(a.stall), served, life,
+                quantity(a.power, "watts"), (f"{a.price / 1e6:,.2f}", a.price / 1e6), (f"{a.joules:.4f}", a.joules),
+                (f"{a.usd:.4f}", a.usd),
             ]
         )  # fmt: skip
     return rows
 
 
-HEADER = ["tiers of a node", "nodes", "fewer", "Msample/s", "sharding", "bound", "stall", "rows from", "worn out in",
-          "kW", "MUSD", "J/sample", "USD/Msample"]  # fmt: skip
+HEADER = [
+    ("tiers of a node", ""), ("nodes", "number"), ("fewer", "number"), ("throughput", "sample/s"), ("sharding", ""),
+    ("bound", ""), ("stall", "fraction"), ("rows from", ""), ("worn out in", ""), ("power", "W"), ("MUSD", "number"),
+    ("J/sample", "number"), ("USD/Msample", "number"),
+]  # fmt: skip
 
 
-def differences(study: Study) -> list[str]:
-    """What is published, what comes out here, and why they differ; figures from the study itself."""
-    found = study.answers
+def claims(results: Results) -> list[Claim]:
+    """What is published, what comes out here, and why they differ; figures from the results themselves."""
+    found = results.answers
     low, high = CLAIM[1]
 
     def said(name: str) -> str:
         each = [f"{r:.1f} at {t / 1e6:g} M" for t in SAID if (r := reduction(found, name, t)) is not None]
         return f"{name}: {', '.join(each) or 'no target reached by both'}"
 
+    parts = [f"Times fewer nodes than {BASELINE} by samples/s. {'. '.join(map(said, list(HIERARCHIES)[2:]))}."]
     alone, ddr = least(found, "HBM", TARGET / 2), least(found, BASELINE, TARGET / 2)
-    lines = [
-        f"Published: {CLAIM[0]}. Its models, machines and baseline are not public in a form that we could read.",
-        f"Predicted, times fewer nodes than {BASELINE} by samples/s. "
-        + ". ".join(map(said, list(HIERARCHIES)[2:]))
-        + ".",
-    ]
     if alone and ddr:
         most = max(a.throughput for (name, _), a in found.items() if name == "HBM") / 1e6
-        lines.append(
+        parts.append(
             f"In HBM alone the model takes {alone.case.nodes} nodes, with host memory {ddr.case.nodes} "
             f"({alone.case.nodes / ddr.case.nodes:.1f} times fewer). No table fits the HBM of a node, so all are "
             f"spread over all GPUs, which reaches {most:.2f} Msample/s at most."
@@ -511,165 +514,188 @@ def differences(study: Study) -> list[str]:
         times = reduction(found, name, TARGET)
         if times is not None:
             inside = "inside" if low <= times <= high else "below" if times < low else "above"
-            lines.append(f"At {TARGET / 1e6:g} Msample/s {name} is {times:.1f}, {inside} what is published.")
-    lines += [
-        "How many times fewer is above all a matter of the throughput that is wanted: the fewer samples/s, the further "
-        "down rows may lie. A figure without its target, access distribution and nodes says little.",
-        "Skew decides. With what Meta's published batches imply, HBM serves nearly all indices, slow tiers the rest. "
-        "With little skew host memory is as good as any. How rows come back from batch to batch is not published. Zipf "
-        "laws fitted to one batch extend to all rows; the histogram itself has no further rows, so everything that is "
-        "ever used fits into caches, the best that can be.",
-        "Drives are bound by small writes: every row that training fetches it changes and sends home. NAND reads and "
-        "writes 4 KiB for a row of 516 B and is worn out long before a node is written off.",
-        "Tables that are spread over all GPUs make every NIC carry the pooled vectors of the whole batch, however many "
-        "nodes there are: fewer nodes are no slower, until a tier is. Tables whole on a node gain with nodes, and 16 "
-        "nodes with host memory, which capacity asks for anyway, are then faster than is wanted here.",
-        "Half of the prices and drives' figures are assumed; the price of DDR is in that of a node, of HBM alone too. "
-        "Persistent memory shares channels with DDR, which is not modelled; Optane is no longer sold.",
+            parts.append(f"At {TARGET / 1e6:g} Msample/s {name} is {times:.1f}, {inside} what is published.")
+    return [
+        Claim(
+            f"{CLAIM[0]}. Its models, machines and baseline are not public in a form that we could read.",
+            " ".join(parts),
+            "How many times fewer is above all a matter of the throughput that is wanted: the fewer samples/s, the "
+            "further down rows may lie. A figure without its target, access distribution and nodes says little.",
+        )
     ]
-    return lines
+
+
+NOTES = (
+    "Skew decides. With what Meta's published batches imply, HBM serves nearly all indices, slow tiers the rest. With "
+    "little skew host memory is as good as any. How rows come back from batch to batch is not published. Zipf laws "
+    "fitted "
+    "to one batch extend to all rows; the histogram itself has no further rows, so everything that is ever used fits "
+    "into "
+    "caches, the best that can be.",
+    "Drives are bound by small writes: every row that training fetches it changes and sends home. NAND reads and "
+    "writes "
+    "4 KiB for a row of 516 B and is worn out long before a node is written off.",
+    "Tables that are spread over all GPUs make every NIC carry the pooled vectors of the whole batch, however many "
+    "nodes "
+    "there are: fewer nodes are no slower, until a tier is. Tables whole on a node gain with nodes, and 16 nodes with "
+    "host "
+    "memory, which capacity asks for anyway, are then faster than is wanted here.",
+    "Half of the prices and drives' figures are assumed; the price of DDR is in that of a node, of HBM alone too. "
+    "Persistent memory shares channels with DDR, which is not modelled; Optane is no longer sold.",
+)
+
+
+def headline_section(results: Results) -> Section:
+    """The least machines, and what they take."""
+    found = results.answers
+    chosen = [(name, a) for name in HIERARCHIES if (a := least(found, name, TARGET)) is not None]
+    one = {name: a.price for name, a in chosen}
+    cheapest = min(one, key=lambda name: one[name])
+    said = (
+        f"Cheapest is {cheapest}, {one[cheapest] / 1e6:.2f} MUSD, of {one[BASELINE] / 1e6:.2f} with host memory alone."
+    )
+    figures = [
+        bars(name, f"{title} for {TARGET / 1e6:g} Msample/s", text, [n for n, _ in chosen], {title: values}, axis)
+        for name, title, text, values, axis in (
+            ("price", "Price", said, [a.price / 1e6 for _, a in chosen], {"title": {"text": "MUSD"}}),
+            ("power", "Power", f"From {min(a.power for _, a in chosen) / 1e3:.0f} to "
+             f"{max(a.power for _, a in chosen) / 1e3:.0f} kW.", [a.power for _, a in chosen], si_axis("W")),
+        )
+    ]  # fmt: skip
+    title = f"Fewest nodes that fit and reach {TARGET / 1e6:g} Msample/s"
+    return section("headline", title, Table("headline-rows", HEADER, headline_rows(found, TARGET)), *figures,
+                   note=NOTES[3])  # fmt: skip
+
+
+def target_section(results: Results) -> Section:
+    """Nodes by throughput wanted."""
+    found = results.answers
+    series = {}
+    for name in HIERARCHIES:
+        here = sorted((n, a.throughput) for (h, n), a in found.items() if h == name)
+        if here:
+            series[name] = ([n for n, _ in here], [t for _, t in here])
+    top, (nodes, rate) = max(((name, max(zip(*xy, strict=True), key=lambda p: p[1])) for name, xy in series.items()),
+                             key=lambda item: item[1][1])  # fmt: skip
+    curve = curves(
+        "throughput", "Throughput by nodes, where the model fits",
+        f"Most is {rate / 1e6:.2f} Msample/s, on {nodes} nodes with {top}.", series,
+        {"type": "log", "title": {"text": "nodes of 8 GPUs"}, "dtick": "D2"},
+        {"type": "log", "dtick": "D2", **si_axis("/s", "samples per second")}, marks={"wanted": TARGET},
+    )  # fmt: skip
+    fewer = {}
+    for name in list(HIERARCHIES)[2:]:
+        pairs = [(t, r) for t in TARGETS if (r := reduction(found, name, t)) is not None]
+        if pairs:
+            fewer[name] = ([t for t, _ in pairs], [r for _, r in pairs])
+    blocks: list[Block] = [curve]
+    if fewer:
+        low, high = CLAIM[1]
+        every = [r for _, rs in fewer.values() for r in rs]
+        inside = sum(low <= r <= high for r in every)
+        said = f"{inside} of {len(every)} answers are within the published {low:g} to {high:g}."
+        blocks.append(
+            curves(
+                "fewer", f"Times fewer nodes than {BASELINE}", said, fewer,
+                {"type": "log", "dtick": "D2", **si_axis("/s", "samples per second wanted")},
+                {"type": "log", "dtick": "D2", "title": {"text": "times"}},
+                marks={"published, least": low, "published, most": high},
+            )
+        )  # fmt: skip
+    rows: list[list[Cell]] = [
+        [name, *(count(a.case.nodes) if (a := least(found, name, t)) else ("-", None) for t in TARGETS)]
+        for name in HIERARCHIES
+    ]
+    columns = [("tiers", ""), *((f"{t / 1e6:g} M/s", "number") for t in TARGETS)]
+    return section("targets", "Nodes by throughput wanted", *blocks, Table("target-rows", columns, rows), note=NOTES[2])
+
+
+def assumption_section(results: Results) -> Section:
+    """What assumptions make of it."""
+    figures, rows = [], []
+    for tiers, nodes in HELD.items():
+        here = [(what, value, a) for what, value, a in results.varied if a.case.tiers == tiers]
+        fitting = [(f"{what} {value}".strip(), a) for what, value, a in here if a.fits]
+        if fitting:
+            low = min(fitting, key=lambda item: item[1].throughput)
+            figures.append(
+                bars(
+                    f"held-{tiers[0]}", f"{nodes} nodes, {name_of(tiers)}",
+                    f"Least with {low[0]}: {low[1].throughput / 1e6:.3f} Msample/s.", [n for n, _ in fitting],
+                    {"throughput": [a.throughput for _, a in fitting]}, si_axis("/s", "samples per second"),
+                    hover=[f"{a.bound}, {hit(a)}" for _, a in fitting],
+                )
+            )  # fmt: skip
+        rows += [
+            [
+                f"{nodes} nodes, {name_of(tiers)}", what, value,
+                quantity(a.throughput, "sample_rate") if a.fits else ("does not fit", None),
+                a.bound if a.fits else a.why, share(a.stall), hit(a) if a.fits else "",
+            ]
+            for what, value, a in here
+        ]  # fmt: skip
+    columns = [
+        ("machine", ""), ("assumption", ""), ("value", ""), ("throughput", "sample/s"), ("bound", ""),
+        ("stall", "fraction"), ("indices", ""),
+    ]  # fmt: skip
+    return section("assumptions", "One assumption at a time", *figures, Table("varied", columns, rows, page=8),
+                   note=NOTES[1])  # fmt: skip
 
 
 def hit(answer: Answer) -> str:
+    """What HBM serves."""
     return f"{answer.served['hbm']:.2%} from HBM" if answer.served else "pages"
 
 
-def text(study: Study) -> str:
-    lines = [f"Neo's model F, {TARGET / 1e6:g} Msample/s and more, global batch {base(DESIGN).workload.global_batch:,}"]
-    for row in (HEADER, *headline_rows(study.answers, TARGET)):
-        lines.append(f"{row[0]:37s}" + " ".join(f"{cell:>10s}" for cell in row[1:4] + row[5:7] + row[9:]))
-        if row is not HEADER and row[7]:
-            lines.append(f"        rows from {row[7]}; worn out in: {row[8] or 'never'}")
-    lines.append(f"\nfewest nodes by samples/s{'':12s}" + "".join(f"{t / 1e6:>8g}M" for t in TARGETS))
-    for name in HIERARCHIES:
-        counts = [least(study.answers, name, t) for t in TARGETS]
-        lines.append(f"{name:37s}" + "".join(f"{a.case.nodes if a else '-':>9}" for a in counts))
-    lines.append(f"\nnodes for {TARGET / 1e6:g} Msample/s by access: DDR, byte SCM, block SCM; hits in HBM on 8 nodes")
-    lines += [f"  {a:24s}{b:>16s}{c:>16s}{d:>16s}{e:>9s}" for a, b, c, d, e in skew_lines(study)]
-    for tiers, nodes in HELD.items():
-        lines.append(f"\nMsample/s of {nodes} nodes with {name_of(tiers)}")
-        for what, value, a in study.varied:
-            if a.case.tiers == tiers:
-                hits = f"{a.bound}, stall {a.stall:.0%}, {hit(a)}"
-                shown = f"{a.throughput / 1e6:7.3f}  {hits}" if a.fits else f"does not fit: {a.why}"
-                lines.append(f"  {what:28s}{value:20s}{shown}")
-    lines.append("\n16 nodes with host memory, Msample/s")
-    lines += [f"  {name:32s}{a.throughput / 1e6:7.3f}  {a.bound}" for name, a in study.paged]
-    lines.append("\nNeo's model A, 793B parameters, 638 MFLOP: Msample/s")
-    for a in study.others:
-        shown = f"{a.throughput / 1e6:7.3f}  {a.bound}" if a.fits else f"does not fit: {a.why}"
-        lines.append(f"  {a.case.nodes:3d} nodes, {name_of(a.case.tiers):24s}{shown}")
-    return "\n".join([*lines, "", *(f"- {line}" for line in differences(study))])
-
-
-STYLE = """body{font-family:sans-serif;max-width:1100px;margin:1em auto;padding:0 .8em;line-height:1.4}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85em}td,th{padding:.2em .6em;
-border-bottom:1px solid #ccc;text-align:right;vertical-align:top}td:first-child,th:first-child{text-align:left}"""
-
-
-def figures(study: Study) -> list[Any]:
-    from plotly import graph_objects as go
-
-    low = {"orientation": "h", "y": -0.25}
-    layout = {"legend": low, "margin": {"l": 60, "r": 20}, "title": {"font": {"size": 15}}}
-
-    def titled(title: str, **more: Any) -> Any:
-        return go.Figure(layout={**layout, "title": {**layout["title"], "text": title}, **more})
-
-    curve = titled("Msample/s by nodes, where the model fits")
-    for name in HIERARCHIES:
-        here = sorted((n, a.throughput / 1e6) for (h, n), a in study.answers.items() if h == name)
-        curve.add_scatter(x=[n for n, _ in here], y=[t for _, t in here], mode="lines+markers", name=name)
-    curve.add_hline(y=TARGET / 1e6, line_dash="dot")
-    curve.update_xaxes(type="log", title="nodes of 8 GPUs")
-    curve.update_yaxes(type="log")
-
-    fewer = titled("times fewer nodes (gray: published)")
-    for name in list(HIERARCHIES)[2:]:
-        pairs = [(t / 1e6, reduction(study.answers, name, t)) for t in TARGETS]
-        fewer.add_scatter(x=[t for t, r in pairs if r], y=[r for _, r in pairs if r], mode="lines+markers", name=name)
-    fewer.add_hrect(y0=CLAIM[1][0], y1=CLAIM[1][1], fillcolor="gray", opacity=0.2, line_width=0)
-    fewer.update_xaxes(type="log", title="wanted Msample/s")
-    fewer.update_yaxes(type="log")
-
-    found = [curve, fewer]
-    for tiers, nodes in HELD.items():
-        here_ = [(what, value, a) for what, value, a in study.varied if a.case.tiers == tiers and a.fits]
-        bars = titled(f"Msample/s of {nodes} nodes, {name_of(tiers)}", height=700)
-        labels = [f"{what} {value}".strip() for what, value, _ in here_]
-        hits = [f"{a.bound}, {hit(a)}" for *_, a in here_]
-        bars.add_bar(y=labels, x=[a.throughput / 1e6 for *_, a in here_], orientation="h", hovertext=hits)
-        bars.update_yaxes(autorange="reversed", automargin=True)
-        found.append(bars)
-    dollars = titled(f"power and price for {TARGET / 1e6:g} Msample/s", barmode="group")
-    chosen = [(name, a) for name in HIERARCHIES if (a := least(study.answers, name, TARGET)) is not None]
-    for label, values in (("power, 10 kW", [a.power / 1e4 for _, a in chosen]),
-                          ("price, MUSD", [a.price / 1e6 for _, a in chosen])):  # fmt: skip
-        dollars.add_bar(y=[n for n, _ in chosen], x=values, name=label, orientation="h")
-    dollars.update_yaxes(autorange="reversed", automargin=True)
-    found.append(dollars)
-    return found
-
-
-def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    from html import escape
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    return f"<div class='wide'><table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table></div>"
-
-
-def page(study: Study) -> str:
-    """One HTML page: the claim and what differs, tables, plots."""
-    from html import escape
-
-    from plotly.io import to_html
-
-    counts = [
-        [name, *(str(a.case.nodes) if (a := least(study.answers, name, t)) else "-" for t in TARGETS)]
-        for name in HIERARCHIES
+def other_sections(results: Results) -> list[Section]:
+    """Accesses, demand paging, and a model that capacity does not bound."""
+    skew = [
+        ("access", ""), ("HBM, DDR", "number"), ("byte SCM", "number"), ("block SCM", "number"),
+        ("hits in HBM, 8 nodes", "fraction"),
+    ]  # fmt: skip
+    pages: list[list[Cell]] = [
+        [name, quantity(a.throughput, "sample_rate"), a.bound, share(a.stall)] for name, a in results.paged
     ]
-    pages = [[name, f"{a.throughput / 1e6:.3f}", a.bound, f"{a.stall:.0%}"] for name, a in study.paged]
-    other = [[name_of(a.case.tiers), str(a.case.nodes), f"{a.throughput / 1e6:.3f}" if a.fits else "does not fit",
-              a.bound if a.fits else ""] for a in study.others]  # fmt: skip
-    parts = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>Nodes by memory tiers</title><style>{STYLE}</style></head><body>",
-        "<h1>Nodes by memory tiers</h1>",
-        "<p>" + escape((__doc__ or "").split("\n\n")[2].replace("\n", " ")) + "</p>",
-        "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in differences(study)) + "</ul>",
-        f"<h2>Fewest nodes that fit and reach {TARGET / 1e6:g} Msample/s</h2>",
-        html_table(HEADER, headline_rows(study.answers, TARGET)),
-        "<h2>Fewest nodes by throughput wanted</h2>",
-        html_table(["Msample/s", *(f"{t / 1e6:g}" for t in TARGETS)], counts),
-        "<h2>By distribution of accesses</h2>",
-        html_table(["access", "HBM, DDR", "byte SCM", "block SCM", "hits in HBM, 8 nodes"], skew_lines(study)),
-        "<h2>Host memory on 16 nodes: rows ahead, on demand, and demand paging</h2>",
-        html_table(["", "Msample/s", "bound", "stall"], pages),
-        "<h2>A model that is not bound by capacity: Neo's model A</h2>",
-        html_table(["tiers of a node", "nodes", "Msample/s", "bound"], other),
-    ]
-    for index, figure in enumerate(figures(study)):
-        drawn = to_html(figure, full_html=False, include_plotlyjs=index == 0, div_id=f"figure{index}",
-                        config={"responsive": True})  # fmt: skip
-        parts.append(f"<div class='wide'>{drawn}</div>")
-    return "\n".join([*parts, "</body></html>"])
+    columns = [("", ""), ("throughput", "sample/s"), ("bound", ""), ("stall", "fraction")]
+    others_: list[list[Cell]] = [
+        [
+            name_of(a.case.tiers), count(a.case.nodes),
+            quantity(a.throughput, "sample_rate") if a.fits else ("does not fit", None), a.bound if a.fits else a.why,
+        ]
+        for a in results.others
+    ]  # fmt: skip
+    head = [("tiers of a node", ""), ("nodes", "number"), ("throughput", "sample/s"), ("bound", "")]
+    return [
+        section("skew", f"Nodes for {TARGET / 1e6:g} Msample/s by distribution of accesses",
+                Table("skew-rows", skew, skew_rows(results)), note=NOTES[0]),
+        section("paging", "Host memory on 16 nodes: rows ahead, on demand, and demand paging",
+                Table("paged", columns, pages)),
+        section("others", "A model that is not bound by capacity: Neo's model A", Table("model-a", head, others_)),
+    ]  # fmt: skip
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, default=Path("mtrains.html"), help="the page to write")
-    parser.add_argument("--workers", type=int, default=2, help="processes")
-    chosen = parser.parse_args(arguments)
-    begin = time.perf_counter()
-    study = studied(chosen.workers)
-    print(text(study))
-    chosen.output.write_text(page(study), encoding="utf-8")
-    print(f"\nfigures in {chosen.output}; {time.perf_counter() - begin:.0f} s")
-    return 0
+def study(results: Results) -> Study:
+    """The page of some results."""
+    reached = {n: r for n in list(HIERARCHIES)[2:] if (r := reduction(results.answers, n, TARGET)) is not None}
+    said = ", ".join(f"{r:.1f} with {n}" for n, r in reached.items())
+    takeaway = (
+        f"Times fewer nodes than {BASELINE} for Neo's model F at {TARGET / 1e6:g} Msample/s: "
+        f"{said or 'none reaches it'}; "
+        f"published {CLAIM[1][0]:g} to {CLAIM[1][1]:g}."
+    )
+    parts = [headline_section(results), target_section(results), assumption_section(results), *other_sections(results)]
+    return Study("Nodes by memory tiers", takeaway, claims(results), parts)
+
+
+def build(workers: int) -> Study:
+    """The whole study, on so many processes."""
+    return study(studied(workers))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    return main(__doc__, build, "mtrains", arguments, workers=2)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

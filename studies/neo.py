@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _page import Claim, Study, bars, curves, main, section
+from _page import Claim, Study, main, section
 
 import archmodel as am
 from archmodel.design import Design
 from archmodel.estimate.result import Estimate
 from archmodel.quantities import show
+from archmodel.report.html.charts import bars, curves
 from archmodel.report.html.figure import Figure, seconds_axis, si_axis
 from archmodel.report.html.stack import pieces
 from archmodel.report.html.table import Cell, Table, count, quantity, share

@@ -17,10 +17,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from _page import Claim, Study, bars, main, section
+from _page import Claim, Study, main, section
 
 import archmodel as am
 from archmodel.design import Design
+from archmodel.report.html.charts import bars
 from archmodel.report.html.figure import Figure, seconds_axis
 from archmodel.report.html.table import Cell, Table, count, quantity, share
 from archmodel.search import tasks

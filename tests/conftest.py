@@ -59,5 +59,6 @@ def small_design(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two_node_design(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same on two nodes, so that every kind of link is used."""
     path = tmp_path_factory.mktemp("designs") / "two_nodes.yaml"
-    path.write_text(SMALL.replace("dgx_a100.yaml}", "dgx_a100.yaml, nodes: 2}"), encoding="utf-8")
+    text = SMALL.replace("dgx_a100.yaml}", "dgx_a100.yaml, nodes: 2}").replace("default: auto", "default: table_wise")
+    path.write_text(text, encoding="utf-8")
     return path

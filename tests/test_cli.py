@@ -307,7 +307,7 @@ def test_calibrate_prints_a_block_for_a_device_file(run: Run, measurements: Path
 def test_calibrate_writes_files(run: Run, measurements: Path, tmp_path: Path) -> None:
     block, page = tmp_path / "block.yaml", tmp_path / "page.html"
     result = run("calibrate", "gpu", measurements, "--device", "a100_sxm_80gb", "-o", block, "--html", page)
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert (result.exit_code, result.stderr) == (0, f"wrote {page}\n")
     assert block.read_text(encoding="utf-8") == run("calibrate", "gpu", measurements).stdout
     assert "<script src=" not in page.read_text(encoding="utf-8")
 

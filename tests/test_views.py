@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import archmodel as am
 from archmodel import views
+from archmodel.quantities import show
 
 
 def test_a_design_an_estimate_a_plan_and_a_sweep_show_themselves(small_design: Path) -> None:
@@ -54,3 +56,21 @@ def test_estimating_imports_no_report(small_design: Path) -> None:
     code += "; print('archmodel.report' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_prompt_shows_a_line(small_design: Path, tmp_path: Path) -> None:
+    design = am.load(small_design)
+    many = am.estimate(design.with_({"system.node.gpu.hbm.bandwidth": np.array([1e12, 2e12])}))
+    one = am.estimate(design)
+    table = am.sweep(design, {"system.node.gpu.hbm.bandwidth": ["1 TB/s", "2 TB/s"]})
+    found = am.search({"design": design, "knobs": {"system.nodes": [1, 2]}, "objectives": ["throughput", "nodes"]})
+    plan = am.plan(design, budget=0.0)
+    for value in (design, one, many, table, found, plan, design.program, design.placement, one.ops[0]):
+        text = repr(value)
+        assert text.startswith(f"<{type(value).__name__}") and len(text) < 160
+    assert repr(one) == (
+        f"<Estimate of {design.name!r}: {show(one.iteration_time, 'seconds')}, "
+        f"{show(one.throughput, 'sample_rate')}, fits>"
+    )
+    assert " to " in repr(many)
+    assert repr(design.system.gpu).startswith("Gpu(name='A100-SXM4-80GB'") and "datasheet" not in repr(design.system)

@@ -95,39 +95,6 @@ class FabricCalibration:
             ],
         }
 
-    def figure(self) -> Any:
-        """Measured and predicted time against size, log-log, one pair of traces for each collective and rank count."""
-        import plotly.graph_objects as go  # type: ignore[import-untyped]
-        from plotly.colors import qualitative  # type: ignore[import-untyped]
-
-        figure = go.Figure()
-        groups = list(dict.fromkeys((row.kind, row.ranks) for row in self.rows))
-        for i, (kind, ranks) in enumerate(groups):
-            mine = sorted((r for r in self.rows if (r.kind, r.ranks) == (kind, ranks)), key=lambda r: r.size)
-            label, colour = f"{kind}, {ranks} ranks", qualitative.Dark24[i % 24]
-            sizes = [row.size for row in mine]
-            figure.add_scatter(
-                x=sizes,
-                y=[row.measured for row in mine],
-                mode="markers",
-                name=f"{label}, measured",
-                legendgroup=label,
-                marker={"color": colour},
-                text=[f"{100 * row.error:+.1f} %" for row in mine],
-            )
-            figure.add_scatter(
-                x=sizes,
-                y=[row.predicted for row in mine],
-                mode="lines",
-                name=f"{label}, predicted",
-                legendgroup=label,
-                line={"color": colour},
-            )
-        figure.update_xaxes(type="log", title="size in bytes", exponentformat="SI")
-        figure.update_yaxes(type="log", title="time in s", exponentformat="SI")
-        figure.update_layout(title=f"{self.name}: mean absolute error {100 * self.error:.1f} %")
-        return figure
-
 
 def calibrate_network(
     paths: Sequence[str | Path],
@@ -251,6 +218,7 @@ def _result(
 
 def constants_of(node: Switch) -> dict[str, float]:
     """The named constants of a fabric as the search knows them; those that it lacks begin where the search does."""
+    node = node.clocked()
     rows, start = node.protocols, network.SWITCH_START
 
     def of(protocol: str, field: str) -> float:

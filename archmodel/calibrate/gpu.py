@@ -117,26 +117,6 @@ class Calibration:
         about = f"source: {json.dumps(self.fitted_on(fit))}, status: fitted"
         return [f"  {name}: {{value: {value * scale:.4g} {unit}, {about}}}" for name, value in fit.constants.items()]
 
-    def figure(self) -> Any:
-        """A plotly figure of predicted over measured time against measured time, one trace per kernel."""
-        import plotly.graph_objects as go  # type: ignore[import-untyped]
-
-        figure = go.Figure()
-        for fit in self.fits:
-            figure.add_scatter(
-                x=fit.seconds,
-                y=1.0 + fit.errors,
-                mode="markers",
-                marker={"size": 5, "opacity": 0.5},
-                name=f"{fit.kernel} ({len(fit.rows):,})",
-                text=[f"{row.shape} {row.dtype}" for row in fit.rows],
-            )
-        figure.add_hline(y=1.0, line={"width": 1})
-        figure.update_xaxes(type="log", title="measured time (s)")
-        figure.update_yaxes(type="log", title="predicted / measured")
-        figure.update_layout(title=f"{self.gpu.name or 'GPU'}: constants fitted on {self.measurements}")
-        return figure
-
 
 def calibrate_gpu(
     measurements: str | Path,

@@ -11,6 +11,7 @@ like) and all lines that hold no row are passed over, but read for the collectiv
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -60,7 +61,8 @@ MOST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of results: bytes of the full buffer, seconds and GB/s out of place and in place, where printed."""
+    """One line of results: bytes of the full buffer, seconds out of place and in place (NaN: not measured), and bus
+    bandwidth over bandwidth."""
 
     line: int
     size: float
@@ -97,7 +99,7 @@ class Log:
     def size(self) -> int:
         """Ranks: those listed, or those that the ratio of the two bandwidths gives."""
         if self.ranks:
-            return max(self.ranks) + 1
+            return self._listed()
         ratio = max((row.ratio for row in self.rows[-3:]), default=math.nan)
         share = ratio / 2 if self.program == "all_reduce" else ratio
         if not 0.4 < share < 0.999:
@@ -106,10 +108,29 @@ class Log:
             )
         return round(1.0 / (1.0 - share))
 
+    def _listed(self) -> int:
+        """Ranks of the list, which must be whole and spread evenly."""
+        n = max(self.ranks) + 1
+        missing = sorted(set(range(n)) - set(self.ranks))
+        if missing:
+            raise CalibrationError(f"{self.path}  lists ranks 0 to {n - 1}, but not rank {missing[0]}")
+        if n == 1:
+            raise CalibrationError(f"{self.path}  is a run of one rank, which sends nothing to anybody")
+        if n % self.nodes:
+            raise CalibrationError(f"{self.path}  has {n} ranks on {self.nodes} hosts, unevenly; that cannot be fitted")
+        return n
+
 
 def read_logs(paths: Iterable[str | Path], *, in_place: bool = False) -> tuple[Measurements, list[Log]]:
     """All rows of several logs; sizes of 0 are left out. Raises `CalibrationError` naming file, line and reason."""
     logs = [read_log(path) for path in paths]
+    first: dict[str, str] = {}
+    for log in logs:
+        for _, device in log.ranks.values():
+            first.setdefault(device, log.path)
+    if len(first) > 1:
+        (a, where), (b, other) = list(first.items())[:2]
+        raise CalibrationError(f"{other}  ran on {escape(b)}, {where} on {escape(a)}; fit each device by itself")
     kinds: list[str] = []
     ranks: list[int] = []
     sizes: list[float] = []
@@ -118,8 +139,9 @@ def read_logs(paths: Iterable[str | Path], *, in_place: bool = False) -> tuple[M
         n = log.size()
         for row in log.rows:
             column = 1 if in_place else 0
-            if column >= len(row.time):
-                raise CalibrationError(f"{log.path}:{row.line}  has no in-place column")
+            if column >= len(row.time) or math.isnan(row.time[column]):
+                name, other = ("in-place", "without") if in_place else ("out-of-place", "with")
+                raise CalibrationError(f"{log.path}:{row.line}  has no {name} time; try {other} --in-place")
             if row.size > 0:
                 kinds.append(log.kind)
                 ranks.append(n)
@@ -137,7 +159,9 @@ def read_log(path: str | Path) -> Log:
     try:
         if file.stat().st_size > MOST_BYTES:
             raise CalibrationError(f"{log.path}  is larger than {MOST_BYTES // 2**20} MiB")
-        text = file.read_text(encoding="utf-8", errors="replace")
+        data = file.read_bytes()
+        wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell redirects
+        text = data.decode("utf-16" if wide else "utf-8-sig", errors="replace")
     except OSError as error:
         raise CalibrationError(f"{log.path}  cannot be read: {error.strerror or error}") from None
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -163,7 +187,13 @@ def _read_line(log: Log, number: int, raw: str) -> None:
         return
     rank = _RANK.search(line)
     if rank:
-        log.ranks[int(rank.group(1))] = (rank.group(2), rank.group(3).strip())
+        which = int(rank.group(1))
+        if which in log.ranks:
+            raise CalibrationError(
+                f"{log.path}:{number}  lists rank {which} again: a second run, or processes that did not find each "
+                "other (a program built without MPI); give each run a file of its own"
+            )
+        log.ranks[which] = (rank.group(2), rank.group(3).strip())
         return
     named = _PROGRAM.search(line)
     if named and not log.rows and (line.lstrip().startswith("#") or "_perf" in line):
@@ -197,6 +227,7 @@ def _row(log: Log, number: int, found: re.Match[str]) -> Row:
     for start in range(0, len(words), width):
         group = words[start : start + width]
         if group[0] == "N/A":
+            times.append(math.nan)
             continue
         values = [_number(log, number, word) for word in group[:3]]
         wrong = group[3] if width == 4 else "0"
@@ -207,7 +238,7 @@ def _row(log: Log, number: int, found: re.Match[str]) -> Row:
         times.append(values[0] * 1e-6)
         if values[1] > 0:
             ratio = values[2] / values[1]
-    if not times:
+    if all(map(math.isnan, times)):
         raise CalibrationError(f"{log.path}:{number}  has no time")
     return Row(number, float(size), dtype, tuple(times), ratio)
 

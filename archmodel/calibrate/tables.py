@@ -47,25 +47,6 @@ class TablesCalibration:
         error = self.predicted / self.sets.seconds - 1.0
         return [(int(s), float(error[s])) for s in np.argsort(-np.abs(error), kind="stable")[:count]]
 
-    def figure(self) -> Any:
-        """A plotly figure of predicted over measured time against measured time, sets fitted and left out."""
-        import plotly.graph_objects as go  # type: ignore[import-untyped]
-
-        figure = go.Figure()
-        for name, which in (("fitted", self.fitted.fitted), ("left out", self.fitted.left_out)):
-            figure.add_scatter(
-                x=self.sets.seconds[which],
-                y=self.predicted[which] / self.sets.seconds[which],
-                mode="markers",
-                marker={"size": 5, "opacity": 0.5},
-                name=f"{name} ({len(which):,})",
-                text=[f"{n} tables" for n in self.sets.counts[which]],
-            )
-        figure.add_hline(y=1.0, line={"width": 1})
-        figure.update_xaxes(type="log", title="measured time (s)")
-        figure.update_yaxes(type="log", title="predicted / measured")
-        return figure.update_layout(title="Learned cost of sets of tables")
-
 
 def calibrate_tables(
     measurements: str | Path, tables: str | Path, *, seed: int = 0, date: datetime.date | None = None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from archmodel.collectives.estimate import bus_bandwidth
 from archmodel.collectives.flows import Wires
 from archmodel.collectives.groups import Placement
 from archmodel.collectives.kinds import CollectiveError, Fidelity, check_fidelity
 from archmodel.collectives.levels import levels_of
 from archmodel.collectives.pricing import price
-from archmodel.collectives.result import CollectiveResult
+from archmodel.collectives.result import CollectiveResult, bus_bandwidth
 from archmodel.collectives.schedule import Schedule
 from archmodel.network.dimension import DimensionName
 from archmodel.network.topology import Topology
@@ -78,7 +77,7 @@ def _exchange(
     fidelity: Fidelity,
 ) -> CollectiveResult:
     if fidelity == "link_load":
-        raise CollectiveError("link_load prices equal messages; use alpha_beta or protocol for unequal ones")
+        raise CollectiveError("link_load needs to know who sends to whom: give estimate pair_bytes, not sums by rank")
     sends, receives, own = amounts
     busiest: dict[DimensionName, Num] = {name: np.maximum(_most(sends[name]), _most(receives[name])) for name in peers}
     crossing = {name: count for name, count in peers.items() if count}

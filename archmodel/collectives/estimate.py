@@ -21,12 +21,13 @@ from archmodel.collectives.kinds import (
 from archmodel.collectives.levels import levels_of, spanned_by
 from archmodel.collectives.pipeline import Chunks, Phase, Pipelined, check_chunks, optimal, pipelined
 from archmodel.collectives.pricing import Names, Price, choose, either, price
-from archmodel.collectives.result import CollectiveResult, bus_bytes
+from archmodel.collectives.result import CollectiveResult, bus_bandwidth
 from archmodel.collectives.schedule import Schedule
-from archmodel.errors import suggestion
+from archmodel.collectives.volume import partition
+from archmodel.errors import QuantityError, suggestion
 from archmodel.network.dimension import Dimension, DimensionName
 from archmodel.network.topology import GROUPS, Topology
-from archmodel.quantities import DTYPES, Array, Num, itemsize
+from archmodel.quantities import DTYPES, Array, Num, itemsize, to_si
 
 
 def estimate(
@@ -34,7 +35,7 @@ def estimate(
     kind: str,
     algorithm: str = "auto",
     *,
-    per_rank_input_bytes: Num | None = None,
+    per_rank_input_bytes: Num | str | Sequence[float] | None = None,
     blocks: Array | None = None,
     pair_bytes: Array | None = None,
     group: Group = "world",
@@ -51,7 +52,8 @@ def estimate(
     and gather: its own shard; all_to_all: its whole send buffer, the part for itself included; broadcast, scatter and
     point_to_point: the whole buffer of the rank that has one. Any shape; equal on all ranks. Or `blocks` (..., ranks):
     the bytes of the block each rank owns, when they differ; the result then ends in an axis of 1. Or, for an
-    all_to_all, `pair_bytes` (n, n): what member i has for member j (for large machines: `all_to_all_v`). Topology
+    all_to_all, `pair_bytes` (n, n): what the i-th rank of the group, by number, has for the j-th (for large machines:
+    `all_to_all_v`). Topology
     fields may be arrays of shape (points, 1).
 
     `algorithm`: ring, bidirectional_ring, tree (rings in a node, two trees between nodes), double_binary_tree (over all
@@ -92,12 +94,6 @@ def estimate(
     for other in results[1:]:
         slowest = other if np.all(np.greater(other.time, slowest.time)) else slowest
     return slowest if len(groups) == 1 else replace(slowest, group=f"{len(groups)} groups, such as {slowest.group}")
-
-
-def bus_bandwidth(kind: str, ranks: int, full_bytes: Num, time: Num) -> Num:
-    """factor (n - 1)/n S / time in B/s; 0 where nothing took time."""
-    moved, time = np.broadcast_arrays(bus_bytes(kind, ranks, full_bytes), time)
-    return _plain(np.divide(moved, time, out=np.zeros(moved.shape), where=time > 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +185,7 @@ def _wire_scale(dtype: str, wire_dtype: str | None) -> float:
 def _request(
     topology: Topology,
     kind: str,
-    input_bytes: Num | None,
+    input_bytes: Num | str | Sequence[float] | None,
     blocks: Array | None,
     groups: Sequence[Placement],
     scale: float,
@@ -210,8 +206,6 @@ def _request(
     owned = np.asarray(_checked(blocks), dtype=np.float64) * scale
     if owned.ndim == 0 or owned.shape[-1] != topology.ranks:
         raise CollectiveError(f"blocks of shape {owned.shape} do not end in {topology.ranks} ranks")
-    from archmodel.collectives.volume import partition
-
     totals = partition(owned, topology.local_size, label).sum(axis=(-2, -1)).max(axis=-1, keepdims=True)
     return _Request(totals, owned, topology.local_size)
 
@@ -338,6 +332,10 @@ def _pairs(
         raise CollectiveError(f"pair_bytes of shape {pairs.shape}; this group needs {wanted}")
     name = "direct" if algorithm == "auto" else algorithm
     check_algorithm(kind, name)
+    if fidelity == "link_load":
+        from archmodel.collectives.link_load_pairs import price_pairs
+
+        return price_pairs(topology, groups, name, pairs)
     wires = flows.exchange_bytes(pairs, groups[0].node_of(topology.local_size), name)
     return of_pairs(topology, groups[0], name, pairs, wires, fidelity)
 
@@ -367,9 +365,9 @@ def _plain(value: Array) -> Num:
     return value if value.ndim else float(value)
 
 
-def _checked(value: Num | None) -> Num:
-    """Bytes must be finite and not negative."""
-    amount = np.asarray(value, dtype=np.float64)
-    if amount.size and not (np.isfinite(amount).all() and (amount >= 0).all()):
-        raise CollectiveError("bytes must be finite and 0 or more")
-    return _plain(amount)
+def _checked(value: Num | str | Sequence[float] | None) -> Num:
+    """Bytes, finite and not negative; "1 MiB" is read as in design files."""
+    try:
+        return to_si(value if isinstance(value, str) else np.asarray(value), "bytes")
+    except QuantityError as error:
+        raise CollectiveError(f"bytes of a collective: {error}") from None

@@ -28,18 +28,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import gcd
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from archmodel.collectives import trees
 from archmodel.collectives.kinds import CollectiveError, check_algorithm, check_extent
-from archmodel.collectives.volume import stripes
+from archmodel.collectives.stripes import stripes
 from archmodel.quantities import Array
 
 Ints = npt.NDArray[np.int64]
 Wires = dict[str, tuple[Array, Array]]
 """{"scale_up" | "scale_out": (sent, received)}, each (n,)."""
+
+
+T = TypeVar("T", bound="Tally")
 
 
 class Tally:
@@ -58,11 +62,39 @@ class Tally:
             for total, end in zip(self.wires[name], (source, target), strict=True):
                 total += np.bincount(end.ravel(), weights=moved, minlength=self.n)
 
-    def add_reverse(self, other: Tally) -> None:
+    def add_reverse(self, other: Self) -> None:
         """Everything that `other` sent, the other way round."""
         for name, (sent, received) in other.wires.items():
             self.wires[name][0][:] += received
             self.wires[name][1][:] += sent
+
+    def add_to_owners(self, blocks: Array) -> None:
+        """Each block from everybody to its owner; counted by nodes, without a list of pairs."""
+        _, where, count = np.unique(self.node, return_inverse=True, return_counts=True)
+        here, near = np.bincount(where, weights=blocks)[where], count[where]
+        for wire, sent, received in (
+            ("scale_up", here - blocks, blocks * (near - 1)),
+            ("scale_out", blocks.sum() - here, blocks * (self.n - near)),
+        ):
+            self.wires[wire][0][:] += sent
+            self.wires[wire][1][:] += received
+
+
+class Pairs(Tally):
+    """A tally that knows who sends to whom: `pairs` (n, n), what i sends to j."""
+
+    def __init__(self, node: Ints) -> None:
+        super().__init__(node)
+        self.pairs = np.zeros((self.n, self.n))
+
+    def add(self, source: Ints, target: Ints, amount: Array) -> None:
+        np.add.at(self.pairs, (source, target), np.where(source != target, amount, 0.0))
+
+    def add_reverse(self, other: Self) -> None:
+        self.pairs += other.pairs.T
+
+    def add_to_owners(self, blocks: Array) -> None:
+        self.pairs += np.where(np.eye(self.n, dtype=bool), 0.0, blocks)
 
 
 def block_size(node: Ints) -> int:
@@ -77,16 +109,27 @@ def group_bytes(kind: str, algorithm: str, blocks: Array, node: Ints, root: int 
     `root`: position of the root of rooted kinds; point_to_point goes from it to the next member. Raises
     `CollectiveError` for names and shapes that do not serve.
     """
+    return _tallied(Tally(node), kind, algorithm, blocks, root).wires
+
+
+def group_pairs(kind: str, algorithm: str, blocks: Array, node: Ints, root: int = 0) -> Array:
+    """The same as bytes (n, n) from member i to member j. Raises `CollectiveError`, also for `in_network`, whose
+    messages go to a switch."""
+    if algorithm == "in_network":
+        raise CollectiveError("in_network sends to a switch, not to other members")
+    return _tallied(Pairs(node), kind, algorithm, blocks, root).pairs
+
+
+def _tallied(tally: T, kind: str, algorithm: str, blocks: Array, root: int) -> T:
     check_algorithm(kind, algorithm)
     if kind == "all_to_all":
         raise CollectiveError("all_to_all has messages, not blocks; count them with exchange_bytes")
-    if blocks.shape != node.shape or np.any(np.diff(node) < 0):
+    if blocks.shape != tally.node.shape or np.any(np.diff(tally.node) < 0):
         raise CollectiveError("blocks and node must have one entry for each member, node by node")
-    check_extent(algorithm, len(np.unique(node)))
-    tally = Tally(node)
-    if len(node) > 1:
+    check_extent(algorithm, len(np.unique(tally.node)))
+    if tally.n > 1:
         _LAWS[kind, algorithm](tally, np.asarray(blocks, dtype=np.float64), root)
-    return tally.wires
+    return tally
 
 
 def exchange_bytes(pairs: Array, node: Ints, algorithm: str = "direct") -> Wires:
@@ -254,7 +297,7 @@ def _doubling(tally: Tally, blocks: Array, root: int) -> None:
     """The reverse, but an extra member keeps its own block and is sent all others."""
     _, extra, stand_in = core(tally.n)
     tally.add(extra, stand_in, blocks[extra])
-    doubling = Tally(tally.node)
+    doubling = type(tally)(tally.node)
     _halve(doubling, blocks)
     tally.add_reverse(doubling)
     tally.add(stand_in, extra, blocks.sum() - blocks[extra])
@@ -265,22 +308,14 @@ def _halving_doubling(tally: Tally, blocks: Array, root: int) -> None:
     total = np.full(len(extra), blocks.sum())
     tally.add(extra, stand_in, total)
     _halve(tally, blocks)
-    back = Tally(tally.node)
+    back = type(tally)(tally.node)
     _halve(back, blocks)
     tally.add_reverse(back)
     tally.add(stand_in, extra, total)
 
 
 def _direct(tally: Tally, blocks: Array, root: int) -> None:
-    """Each block to its owner; counted by nodes, without a list of pairs."""
-    _, where, count = np.unique(tally.node, return_inverse=True, return_counts=True)
-    here, near = np.bincount(where, weights=blocks)[where], count[where]
-    for wire, sent, received in (
-        ("scale_up", here - blocks, blocks * (near - 1)),
-        ("scale_out", blocks.sum() - here, blocks * (tally.n - near)),
-    ):
-        tally.wires[wire][0][:] += sent
-        tally.wires[wire][1][:] += received
+    tally.add_to_owners(blocks)
 
 
 def _in_network(tally: Tally, blocks: Array, root: int) -> None:
@@ -349,7 +384,7 @@ def _reversed(law: Law) -> Law:
     """All messages the other way."""
 
     def back(tally: Tally, blocks: Array, root: int) -> None:
-        other = Tally(tally.node)
+        other = type(tally)(tally.node)
         law(other, blocks, root)
         tally.add_reverse(other)
 

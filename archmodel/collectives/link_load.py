@@ -10,11 +10,11 @@ it until its last byte has left it; or the longest path of a single message coun
 before it forwards it (`store_and_forward`) adds the serialisation of every link of the path. An algorithm is a sum of
 steps, each starting when the one before has arrived everywhere. B_d is the line rate times the fabric's `efficiency`.
 
-`ring` is one ring in rank order, in one direction (an all-to-all passes messages on round it: n (n - 1) / 2 steps);
-`bidirectional_ring` is two. Over several dimensions a ring is
-striped, as in `archmodel.collectives.volume`; its dimensions then work at the same time. `hierarchical` goes through
-the dimensions one after the other (reduce-scatter inner to outer, all-reduce in the last, all-gather back), with rings,
-or with the algorithms that are named for each: "ring+direct+halving_doubling". Chunks of it are pipelined as in
+Who sends how much to whom is what `archmodel.collectives.flows` says, and the executor does. `ring` goes in one
+direction (an all-to-all passes messages on round it: n (n - 1) / 2 steps). Over several dimensions, and over listed
+ranks on several nodes, a ring is striped; its dimensions then work at the same time. `hierarchical` goes through the
+dimensions one after the other (reduce-scatter inner to outer, all-reduce in the last, all-gather back), with rings, or
+with the algorithms that are named for each: "ring+direct+halving_doubling". Chunks of it are pipelined as in
 `archmodel.collectives.pipeline`.
 """
 
@@ -30,7 +30,7 @@ from archmodel.collectives import flows, trees
 from archmodel.collectives.groups import Placement
 from archmodel.collectives.kinds import LIBRARY, CollectiveError, check_algorithm
 from archmodel.collectives.link_load_endpoint import IDEAL, Endpoint
-from archmodel.collectives.link_load_wires import Wire, wires_of
+from archmodel.collectives.link_load_wires import Wire, nested, wires_of
 from archmodel.collectives.pipeline import Chunks, Phase, optimal, pipelined
 from archmodel.collectives.result import CollectiveResult, bus_bytes
 from archmodel.network.pattern import Pattern
@@ -90,14 +90,16 @@ def price_link_load(
     `contention=False` lets any number of messages pass a link at once, as some simulators do: it breaks the bounds of
     the links, and is there to compare with them.
     """
-    wires = wires_of(topology, groups)
+    wires = wires_of(topology, groups, kind)
     n = prod(wire.size for wire in wires)
     names = [algorithm]
     if algorithm == "auto":
         crossing = topology.scale_out is not None and groups[0].nodes > 1
         usable = {"in_network": len(wires) == 1 and wires[0].in_network is not None, "tree": crossing}
         names = [name for name in LIBRARY[kind] if usable.get(name, True)]
-    law = Law(kind, wires, endpoint, store_and_forward, contention)
+    staged = any(name in ("tree", "hierarchical") or "+" in name for name in names)
+    levels = nested(topology, groups) if staged else wires
+    law = Law(kind, wires, levels, endpoint, store_and_forward, contention)
     results = [_result(law, name, full_bytes, chunks, topology, groups, n) for name in names]
     best = results[0]
     for other in results[1:]:
@@ -108,8 +110,22 @@ def price_link_load(
 def _result(
     law: Law, algorithm: str, full: Num, chunks: Chunks, topology: Topology, groups: Sequence[Placement], n: int
 ) -> CollectiveResult:
-    moving = np.greater(full, 0) & (n > 1)
     priced, pieces = law.price(algorithm, full, chunks)
+    return result_of(law.kind, algorithm, full, priced, pieces, topology, groups, n)
+
+
+def result_of(
+    kind: str,
+    algorithm: str,
+    full: Num,
+    priced: Priced,
+    pieces: Num,
+    topology: Topology,
+    groups: Sequence[Placement],
+    n: int,
+) -> CollectiveResult:
+    """What is told of `priced`, a collective of `full` bytes over `n` ranks."""
+    moving = np.greater(full, 0) & (n > 1)
     time, latency = _only(moving, priced.time), _only(moving, priced.latency)
     sent, steps = {"scale_up": 0.0, "scale_out": 0.0} | priced.sent, {"scale_up": 0, "scale_out": 0} | priced.steps
     for level in topology.levels:
@@ -118,10 +134,10 @@ def _result(
             sent[level.name] = sum((priced.sent[name] for name in inside), start=0.0)
             steps[level.name] = sum(priced.steps[name] for name in inside)
     busiest = max(priced.busy, key=lambda name: float(np.max(priced.busy[name])), default="none")
-    moved, lasting = np.broadcast_arrays(bus_bytes(law.kind, n, full), time)
+    moved, lasting = np.broadcast_arrays(bus_bytes(kind, n, full), time)
     bus = np.divide(moved, lasting, out=np.zeros(moved.shape), where=lasting > 0)
     return CollectiveResult(
-        kind=law.kind,
+        kind=kind,
         group=groups[0].label if len(groups) == 1 else f"{len(groups)} groups, such as {groups[0].label}",
         ranks=n,
         algorithm=algorithm,
@@ -138,10 +154,11 @@ def _result(
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """Prices a kind of collective on wires."""
+    """Prices a kind of collective on `wires`; trees and hierarchical algorithms on `levels` (`nested`)."""
 
     kind: str
     wires: tuple[Wire, ...]
+    levels: tuple[Wire, ...]
     endpoint: Endpoint = IDEAL
     store_and_forward: bool = False
     contention: bool = True
@@ -154,7 +171,7 @@ class Law:
         if (self.kind, algorithm) != ROUND:
             check_algorithm(self.kind, algorithm)
         k = 1 if chunks in (None, "auto") else int(chunks)  # one dimension: cutting only costs
-        one = self._together(self.flat(algorithm), full / k)
+        one = self.together(self.flat(algorithm), full / k)
         return _times(one, k), float(k)
 
     def phases(self, algorithm: str) -> list[tuple[int, list[Step]]] | None:
@@ -162,17 +179,17 @@ class Law:
         if algorithm != "hierarchical" and "+" not in algorithm:
             return None
         default = "direct" if self.kind == "all_to_all" else "ring"
-        names = [default] * len(self.wires) if algorithm == "hierarchical" else algorithm.split("+")
-        if len(names) != len(self.wires):
-            dims = ", ".join(wire.name for wire in self.wires) or "none"
+        names = [default] * len(self.levels) if algorithm == "hierarchical" else algorithm.split("+")
+        if len(names) != len(self.levels):
+            dims = ", ".join(wire.name for wire in self.levels) or "none"
             raise CollectiveError(
-                f"{algorithm} names {len(names)} algorithms; this group crosses {len(self.wires)} dimensions ({dims})"
+                f"{algorithm} names {len(names)} algorithms; this group crosses {len(self.levels)} dimensions ({dims})"
             )
         up: list[tuple[int, list[Step]]] = []
         down: list[tuple[int, list[Step]]] = []
         share = 1.0  # of the buffer that a rank still works on
-        last = len(self.wires) - 1
-        for i, (wire, name) in enumerate(zip(self.wires, names, strict=True)):
+        last = len(self.levels) - 1
+        for i, (wire, name) in enumerate(zip(self.levels, names, strict=True)):
             if self.kind == "all_to_all":
                 up.append((i, one_wire("all_to_all", name, wire, 1.0)))
             elif self.kind == "all_reduce" and i == last:
@@ -190,9 +207,9 @@ class Law:
     def _pipelined(self, phases: list[tuple[int, list[Step]]], full: Num, chunks: Chunks) -> tuple[Priced, Num]:
         def of(k: Num) -> list[Priced]:
             """Each dimension's part of one of k chunks."""
-            parts = [Priced(0.0 * full, 0.0 * full, {}, {}, {}) for _ in self.wires]
+            parts = [Priced(0.0 * full, 0.0 * full, {}, {}, {}) for _ in self.levels]
             for wire, steps in phases:
-                parts[wire] = _after(parts[wire], self._together(steps, full / k))
+                parts[wire] = _after(parts[wire], self.together(steps, full / k))
             return parts
 
         def as_phases(k: Num) -> list[Phase]:
@@ -201,7 +218,7 @@ class Law:
         whole = Priced(0.0 * full, 0.0 * full, {}, {}, {})
         for part in of(1.0):
             whole = _after(whole, part)
-        if not self.wires:
+        if not self.levels:
             return whole, 1.0
         if chunks is None:
             slowest: Num = 0.0
@@ -213,13 +230,16 @@ class Law:
 
     def flat(self, algorithm: str) -> list[Step]:
         """Steps of an algorithm that treats the group's ranks as one line, over all its dimensions."""
+        if algorithm == "tree" and self.wires:
+            check_algorithm(self.kind, algorithm)
+            return _rings_and_trees(self.levels)
         if len(self.wires) == 1:
             return one_wire(self.kind, algorithm, self.wires[0], 1.0)
         if not self.wires:
             return []
         return over_all(self.kind, algorithm, self.wires)
 
-    def _together(self, steps: list[Step], full: Num) -> Priced:
+    def together(self, steps: list[Step], full: Num) -> Priced:
         """Steps one after the other; ring steps of different dimensions overlap in bytes, not in latency."""
         striped = (
             any(step.pipelined and len(step.wires) == 1 for step in steps)
@@ -306,14 +326,11 @@ def one_wire(kind: str, algorithm: str, wire: Wire, share: float) -> list[Step]:
     if n == 1:
         return []
     both = {"all_reduce": ("reduce_scatter", "all_gather")}.get(kind, (kind,))
-    if algorithm in ("ring", "bidirectional_ring") and kind in ("all_reduce", "reduce_scatter", "all_gather"):
-        pattern, m = wire.shape.shift(), share / n
-        if algorithm == "bidirectional_ring":
-            pattern = wire.shape.both_ways()
-            pattern, m = replace(pattern, load=2.0 * pattern.load), m / 2
-        return [
-            Step((wire,), (pattern,), m, n - 1, reduces=phase == "reduce_scatter", sent=(share / n,)) for phase in both
-        ]
+    if algorithm == "ring" and kind in ("all_reduce", "reduce_scatter", "all_gather"):
+        pattern, m = wire.ring(), share / n
+        return [Step((wire,), (pattern,), m, n - 1, reduces=phase == "reduce_scatter", sent=(m,)) for phase in both]
+    if algorithm == "bidirectional_ring" and kind in ("all_reduce", "reduce_scatter", "all_gather"):
+        return [step for phase in both for step in _both_ways(phase, wire, share)]
     if algorithm == "direct" and kind in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all"):
         pattern = wire.shape.uniform()
         return [
@@ -330,6 +347,18 @@ def one_wire(kind: str, algorithm: str, wire: Wire, share: float) -> list[Step]:
     if algorithm == "halving_doubling":
         return _halving_doubling(kind, n, wire, share)
     return _others(kind, algorithm, wire, share)
+
+
+def _both_ways(phase: str, wire: Wire, share: float) -> list[Step]:
+    """Blocks go n // 2 positions one way round and n - 1 - n // 2 the other; of even n the last step is one-way."""
+    n, m, adds = wire.size, share / wire.size, phase == "reduce_scatter"
+    half, other = n // 2, n - 1 - n // 2
+    steps = []
+    if other:
+        steps.append(Step((wire,), (wire.ring(1.0, 1.0),), m, other, reduces=adds, sent=(2 * m,)))
+    if half > other:
+        steps.append(Step((wire,), (wire.ring(float(adds), float(not adds)),), m, reduces=adds, sent=(m,)))
+    return steps
 
 
 def halving_doubling_messages(kind: str, n: int) -> list[tuple[Ints, Ints, Array]]:
@@ -398,21 +427,21 @@ def _others(kind: str, algorithm: str, wire: Wire, share: float) -> list[Step]:
         return [Step((wire,), (pattern,), share, n - 1, pipelined=True, sent=(share / (n - 1),))]
     if algorithm == "tree":  # rings in a node; two trees are for between nodes
         return one_wire(kind, "ring" if wire.level == "scale_up" else "double_binary_tree", wire, share)
-    child, parent = _tree_edges(n)
+    child, parent, hops = _tree_edges(kind, n)
     up, down = wire.shape.between(child, parent, 0.5), wire.shape.between(parent, child, 0.5)
-    hops = trees.depth(n)
     ways = {"broadcast": (down,), "reduce": (up,)}.get(kind, (up, down))
     twice = [replace(pattern, load=2 * pattern.load) for pattern in ways]
     return [Step((wire,), (p,), share / 2, hops, pipelined=True, sent=(share / hops,)) for p in twice]
 
 
-def _tree_edges(n: int) -> tuple[Ints, Ints]:
-    children, parents = [], []
-    for parent in trees.double_tree(n):
-        child = np.flatnonzero(parent != np.arange(n))
-        children.append(child)
-        parents.append(parent[child])
-    return np.concatenate(children), np.concatenate(parents)
+def _tree_edges(kind: str, n: int) -> tuple[Ints, Ints, int]:
+    """Children and parents in both trees, and the longest way to a root: over all ranks, or from a root over others."""
+    if kind in ("broadcast", "reduce"):
+        pairs, hops = flows.rooted_trees(n, 0), trees.depth(n - 1) + 1
+    else:
+        above = trees.double_tree(n)
+        pairs, hops = [(c := np.flatnonzero(parent != np.arange(n)), parent[c]) for parent in above], trees.depth(n)
+    return np.concatenate([c for c, _ in pairs]), np.concatenate([p for _, p in pairs]), hops
 
 
 # --- algorithms that treat several dimensions as one ------------------------------------------------------------
@@ -422,7 +451,6 @@ def over_all(kind: str, algorithm: str, wires: tuple[Wire, ...]) -> list[Step]:
     """Steps over all dimensions at once, messages going through them inner to outer."""
     check_algorithm(kind, algorithm)
     n = prod(wire.size for wire in wires)
-    phases = 2 if kind == "all_reduce" else 1
     both = {"all_reduce": ("reduce_scatter", "all_gather")}.get(kind, (kind,))
     if algorithm == "direct" and kind in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all"):
         patterns = []
@@ -433,22 +461,33 @@ def over_all(kind: str, algorithm: str, wires: tuple[Wire, ...]) -> list[Step]:
         step = Step(wires, tuple(patterns), 1 / n, sent=sent, peers=n - 1)
         return [replace(step, reduces=phase == "reduce_scatter") for phase in both]
     if algorithm in ("ring", "bidirectional_ring") and kind in ("all_reduce", "reduce_scatter", "all_gather"):
-        steps = []
-        before = 1
-        for i, wire in enumerate(wires):
-            beyond = before * wire.size
-            hops = n // before - (n // beyond if i < len(wires) - 1 else 0)  # steps of a ring that end here
-            pattern = wire.shape.both_ways() if algorithm == "bidirectional_ring" else wire.shape.shift()
-            moved = phases * (n - 1) / n * hops / n
-            times = phases * (hops - int(i == len(wires) - 1))
-            steps.append(Step((wire,), (pattern,), moved, times, pipelined=True, sent=(moved / max(times, 1),)))
-            before = beyond
-        return steps
-    if algorithm == "tree":
-        return [*_rings_and_trees(wires)]
+        return [step for phase in both for step in _striped(phase, wires, algorithm == "bidirectional_ring")]
     if algorithm == "halving_doubling":
         raise CollectiveError("halving_doubling goes over one dimension; name it for each: ring+halving_doubling")
     raise CollectiveError(f"{algorithm} of {kind} goes over one dimension; this group crosses {len(wires)}")
+
+
+def _striped(phase: str, wires: tuple[Wire, ...], twofold: bool) -> list[Step]:
+    """Rings over all dimensions that share the work: the share of each dimension is that of the hops which end in it.
+
+    Both ways round, n // 2 of a block's hops go one way and the others the other.
+    """
+    n = prod(wire.size for wire in wires)
+    adds, near = phase == "reduce_scatter", (n // 2 if twofold else n - 1)
+    steps, before = [], 1
+    for i, wire in enumerate(wires):
+        beyond = before * wire.size
+        hops = n // before - (n // beyond if i < len(wires) - 1 else 0)  # steps of a ring that end here
+        ways = (1.0, (n - 1 - near) / near)
+        pattern = wire.ring(*ways) if adds or not twofold else wire.ring(*ways[::-1])
+        times = hops - int(i == len(wires) - 1)
+        if twofold:
+            times = -(-times * near // (n - 1))
+        sent = hops / n * (n - 1) / n
+        moved = hops / n * near / n
+        steps.append(Step((wire,), (pattern,), moved, times, pipelined=True, sent=(sent / max(times, 1),)))
+        before = beyond
+    return steps
 
 
 def _rings_and_trees(wires: tuple[Wire, ...]) -> list[Step]:
@@ -460,7 +499,8 @@ def _rings_and_trees(wires: tuple[Wire, ...]) -> list[Step]:
         up += one_wire("reduce_scatter", "ring", wire, share)
         down = one_wire("all_gather", "ring", wire, share) + down
         share /= wire.size
-    return [*up, *one_wire("all_reduce", "double_binary_tree", wires[-1], share), *down]
+    last = "tree" if len(wires) == 1 else "double_binary_tree"
+    return [*up, *one_wire("all_reduce", last, wires[-1], share), *down]
 
 
 # --- sums -------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from math import prod
 
 import numpy as np
 
+from archmodel.collectives import flows
 from archmodel.collectives.groups import Group, placements
 from archmodel.collectives.kinds import CollectiveError
 from archmodel.collectives.link_load import price_link_load
@@ -65,7 +66,7 @@ def together(topology: Topology, requests: Sequence[Request]) -> Shared:
     loads, results = [], []
     for request in requests:
         load = np.zeros(wires.tail.size)
-        for source, target, amount in _flows(topology, request):
+        for source, target, amount in flows_of(topology, request):
             load += graph.loads(source, target, amount)
         loads.append(load)
         groups = placements(topology, request.group)
@@ -102,7 +103,7 @@ def members_of(topology: Topology, group: Group) -> Ints:
     return ranks
 
 
-def _flows(topology: Topology, request: Request) -> list[tuple[Ints, Ints, float]]:
+def flows_of(topology: Topology, request: Request) -> list[tuple[Ints, Ints, float]]:
     """(senders, receivers, bytes of each) over the whole collective."""
     kind, algorithm = request.kind, request.algorithm
     phases = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}.get(kind, 0)
@@ -111,19 +112,25 @@ def _flows(topology: Topology, request: Request) -> list[tuple[Ints, Ints, float
     full = request.per_rank_input_bytes * (n if kind == "all_gather" else 1)
     if n == 1:
         return []
+    found: list[tuple[Ints, Ints, float]]
     if algorithm == "direct" and phases:
         source, target = np.divmod(np.arange(n * n), n)
         apart = source != target
         return [(members[:, source[apart]].ravel(), members[:, target[apart]].ravel(), phases * full / n)]
     if algorithm == "ring" and phases and kind != "all_to_all":
-        return [(members.ravel(), np.roll(members, -1, axis=1).ravel(), phases * (n - 1) / n * full)]
+        found = []
+        for ranks, place in zip(members, placements(topology, request.group) * len(members), strict=False):
+            order = np.sort(ranks)[flows.ring_orders(n, place.local)]
+            amount = phases * (n - 1) / n * full / len(order)
+            found.append((order.ravel(), np.roll(order, -1, axis=1).ravel(), amount))
+        return found
     if algorithm == "hierarchical" and phases and isinstance(request.group, str):
-        found: list[tuple[Ints, Ints, float]] = []
+        found = []
         share = full
         for d in topology.spanned(request.group):
             part = "direct" if kind == "all_to_all" else "ring"
             amount = full if kind == "all_to_all" else share / (d.size if kind == "all_gather" else 1)
-            found += _flows(topology, Request(kind, part, amount, d.name))
+            found += flows_of(topology, Request(kind, part, amount, d.name))
             share /= d.size
         return found
     raise CollectiveError(f"{algorithm} {kind} cannot be priced together with others; ring, direct or hierarchical can")

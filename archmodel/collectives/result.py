@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from archmodel.collectives.pricing import Names
 from archmodel.network.dimension import DimensionName
 from archmodel.quantities import Num
@@ -60,3 +62,10 @@ def bus_bytes(kind: str, ranks: int, full_bytes: Num) -> Num:
     """Bytes whose quotient by time is the bus bandwidth."""
     factor = BUS_FACTOR[kind] * (ranks - 1) / ranks if kind in BUS_FACTOR else 1.0 * (ranks > 1)
     return factor * full_bytes
+
+
+def bus_bandwidth(kind: str, ranks: int, full_bytes: Num, time: Num) -> Num:
+    """factor (n - 1)/n S / time in B/s; 0 where nothing took time."""
+    moved, time = np.broadcast_arrays(bus_bytes(kind, ranks, full_bytes), time)
+    rate = np.divide(moved, time, out=np.zeros(moved.shape), where=time > 0)
+    return rate if rate.ndim else float(rate)

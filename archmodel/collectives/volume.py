@@ -41,8 +41,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from archmodel.collectives import trees
+from archmodel.collectives import flows, trees
 from archmodel.collectives.kinds import CollectiveError, check_algorithm, check_extent
+from archmodel.collectives.stripes import stripes
 from archmodel.errors import suggestion
 from archmodel.network.topology import GROUPS
 from archmodel.quantities import Array
@@ -97,13 +98,6 @@ def all_to_all_bytes(
         "scale_up": (inner.sum(2).ravel(), inner.sum(1).ravel()),
         "scale_out": (outer.sum(1).ravel(), outer.sum(0).ravel()),
     }
-
-
-def stripes(length: Array, parts: int) -> Array:
-    """Lengths (..., parts): stripe c of a block of b is [floor(b c / parts), floor(b (c + 1) / parts))."""
-    edges = np.floor(length[..., None] * np.arange(parts + 1) / parts)
-    edges[..., -1] = length
-    return np.diff(edges, axis=-1)
 
 
 def partition(values: Array, local_size: int, group: str) -> Array:
@@ -193,8 +187,6 @@ def in_network_all_reduce(b: Array) -> Wires:
 
 def _by_flows(kind: str, algorithm: str, grid: Array, local_size: int, group: str) -> dict[str, Array]:
     """Algorithms without a closed form for unequal blocks: counted group by group."""
-    from archmodel.collectives import flows
-
     nodes, local = grid.shape[-2:]
     node = np.arange(nodes * local) // local
     rows = grid.reshape(-1, nodes * local)

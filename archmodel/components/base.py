@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -52,6 +52,14 @@ class Component(BaseModel):
     status: Status | None = Field(default=None, description="how the values were obtained")
     note: str | None = Field(default=None, description="anything a reader should know")
     fitted_on: str | None = Field(default=None, description="what fitted constants were fitted on")
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """What is set, without where it comes from."""
+        return [
+            (key, value)
+            for key, value in super().__repr_args__()
+            if value is not None and key not in ("source", "status", "note", "fitted_on")
+        ]
 
 
 class UnknownKindError(ArchmodelError, ValueError):

@@ -13,7 +13,7 @@ from archmodel.components.base import Component, Family
 from archmodel.components.breakdown import Breakdown
 from archmodel.errors import ArchmodelError
 from archmodel.memory.tier import MemoryTier
-from archmodel.quantities import Dtype, Num, Usd, Watts
+from archmodel.quantities import Dtype, Num, Usd, Watts, to_si
 
 
 class Device(Component):
@@ -88,9 +88,16 @@ class Device(Component):
         return Breakdown({"host": np.asarray(calls * np.asarray(self.launch_overhead(False)))})
 
     def gemm_time(self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Num:
-        """Seconds of one matrix product; float for scalars, array for arrays."""
+        """Seconds of one matrix product; float for scalars, array for arrays. Raises QuantityError for negative sizes
+        and unknown element types, ArchmodelError for those that the device does not multiply."""
+        m, n, k, batch = sizes(m, n, k, batch)
         time = np.asarray(self.gemm(m, n, k, dtype, graph=graph, batch=batch).total)
         return float(time) if time.ndim == 0 else time
+
+
+def sizes(*given: Num) -> tuple[Num, ...]:
+    """Sizes of a product as a user gives them: numbers, lists or arrays, none negative. Raises QuantityError."""
+    return tuple(to_si(np.asarray(size), "ratio") for size in given)
 
 
 DEVICES: Family[Device] = Family(

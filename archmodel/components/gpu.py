@@ -11,7 +11,7 @@ from pydantic import Field
 from archmodel.components import gemm as law
 from archmodel.components.base import Component
 from archmodel.components.breakdown import Breakdown
-from archmodel.components.device import DEVICES
+from archmodel.components.device import DEVICES, sizes
 from archmodel.components.processor import KernelConstants, Launch, Processor
 from archmodel.memory.tier import MemoryTier
 from archmodel.quantities import (
@@ -119,7 +119,9 @@ class Gpu(Processor):
         self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0, warm: bool = True
     ) -> Num:
         """Seconds of one matrix product as measured tables of products mean it: repeated, with operands left in the L2
-        as far as they fit (`warm`). Float for scalars, array for arrays."""
+        as far as they fit (`warm`). Float for scalars, array for arrays. Raises QuantityError for negative sizes and
+        element types that do not exist, ArchmodelError for those that this GPU does not multiply."""
+        m, n, k, batch = sizes(m, n, k, batch)
         product = law.Product(m, n, k, batch, itemsize(dtype))
         work = law.gemm_time(product, self.chip(dtype), self.kernels.gemm.of_law, warm=warm)
         time = np.asarray(self.launched(Breakdown({"gemm": work}), graph).total)

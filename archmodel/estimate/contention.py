@@ -14,11 +14,10 @@ asks for a_i, its part of the whole: if a_i + used_j exceeds the bandwidth B,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import BaseModel
 
 from archmodel.components.breakdown import Breakdown
 from archmodel.components.device import Device
@@ -26,7 +25,7 @@ from archmodel.components.endpoint import left_for_compute
 from archmodel.estimate.driving import driven
 from archmodel.estimate.knobs import points
 from archmodel.estimate.price import Machine, price
-from archmodel.estimate.sharing import Shared, SharedTimeline, simulate, stacked
+from archmodel.estimate.sharing import Shared, SharedTimeline, shaped, simulate, stacked
 from archmodel.program import AllToAll, Collective, Program
 from archmodel.quantities import Array
 from archmodel.system import System
@@ -34,6 +33,9 @@ from archmodel.system import System
 if TYPE_CHECKING:
     from archmodel.design import Design
     from archmodel.parallel.plan import Plan
+
+TOGETHER = 8
+"""Design points from which on following them together is faster than one by one (`benchmarks/endpoints.py`)."""
 
 
 def issued_ahead(program: Program, system: System, plan: Plan) -> bool:
@@ -59,14 +61,17 @@ def sharing(design: Design, system: System, prices: list[Breakdown]) -> tuple[li
     """Prices with what sharing adds to them (part "contention"), and the timeline, over all design points."""
     shape = points(system)
     lifo = design.plan.collective_order == "lifo"
-    known = _priced(design.program, system, prices)
-    timelines = []
-    for index in np.ndindex(shape):
-        here = known.at(index, shape)
-        timelines.append(
-            simulate(design.program, shares(design.program, at_point(system, index, shape), here), lifo=lifo)
-        )
-    timeline = stacked(timelines, shape)
+    program = design.program
+    shared = shares(program, system, prices)
+    if np.prod(shape) >= TOGETHER and shared.alike and all(op.streams for op in program.ops):
+        from archmodel.estimate.sharing_points import simulate_points
+
+        timeline = shaped(simulate_points(program, shared.over(shape), lifo), shape)
+    else:
+        each = shared.over(shape) if shape else shared
+        count = int(np.prod(shape)) if shape else 1
+        timelines = [simulate(program, each.at(i) if shape else each, lifo=lifo) for i in range(count)]
+        timeline = stacked(timelines, shape)
     longer = []
     for own, took in zip(prices, timeline.times, strict=True):
         added = np.maximum(took - np.asarray(own.total), 0.0)
@@ -88,45 +93,29 @@ def makespan(design: Design, iterations: int = 2) -> float:
     return float(timeline.period) * iterations
 
 
-@dataclass(frozen=True)
-class Priced:
-    """Seconds of every op alone, and bytes of memory that the collectives among them take, (..., ranks) or (..., 1)."""
-
-    alone: tuple[Array, ...]
-    memory_bytes: dict[int, Array]
-
-    def at(self, index: tuple[int, ...], shape: tuple[int, ...]) -> Priced:
-        """Those of one design point."""
-
-        def one(values: Array) -> Array:
-            return np.asarray(np.broadcast_to(values, (*shape, values.shape[-1]))[index])
-
-        return Priced(tuple(one(a) for a in self.alone), {j: one(x) for j, x in self.memory_bytes.items()})
-
-
-def _priced(program: Program, system: System, prices: Sequence[Breakdown]) -> Priced:
-    """Over all design points at once."""
+def _memory_bytes(program: Program, system: System) -> dict[int, Array]:
+    """Bytes of memory that collectives take beside compute, (..., ranks) or (..., 1)."""
     endpoint = system.node.endpoint
-    taken = {}
-    if endpoint is not None and not endpoint.occupies_compute:
-        machine = machine_of(program, system)
-        works = {j: op.work for j, op in enumerate(program.ops) if isinstance(op.work, AllToAll | Collective)}
-        taken = {j: np.atleast_1d(driven(work, machine, endpoint).memory_bytes) for j, work in works.items()}
-    return Priced(tuple(np.atleast_1d(np.asarray(p.total)) for p in prices), taken)
-
-
-def shares(program: Program, system: System, priced: Priced | None = None) -> Shared:
-    """Times alone and slow-downs of a scalar system. `priced`: where its ops have been priced already."""
+    if endpoint is None or endpoint.occupies_compute:
+        return {}
     machine = machine_of(program, system)
-    if priced is None:
-        priced = _priced(program, system, [price(op.work, machine) for op in program.ops])
-    alone = priced.alone
+    works = {j: op.work for j, op in enumerate(program.ops) if isinstance(op.work, AllToAll | Collective)}
+    return {j: np.atleast_1d(driven(work, machine, endpoint).memory_bytes) for j, work in works.items()}
+
+
+def shares(program: Program, system: System, prices: Sequence[Breakdown] | None = None) -> Shared:
+    """Times alone and slow-downs, over all design points. `prices`: of the ops, where they are known already."""
+    machine = machine_of(program, system)
+    if prices is None:
+        prices = [price(op.work, machine) for op in program.ops]
+    alone = tuple(np.atleast_1d(np.asarray(p.total)) for p in prices)
     endpoint = system.node.endpoint
     if endpoint is None:
         return Shared(alone)
     if endpoint.occupies_compute:
         return Shared(alone, takes_turns=True)
-    used = {j: _ratio(taken, alone[j], 0.0) for j, taken in priced.memory_bytes.items()}  # B/s on average over its time
+    taken = _memory_bytes(program, system)
+    used = {j: _ratio(bytes_, alone[j], 0.0) for j, bytes_ in taken.items()}  # B/s on average over its time
     if endpoint.reserved:
         used = {j: np.zeros(1) for j in used}  # what it takes is gone already
     if not any(np.any(u) for u in used.values()) and not (endpoint.cores_taken and not endpoint.reserved):
@@ -154,12 +143,11 @@ def _slow_downs(
     competes: bool,
 ) -> Shared:
     """All kernels beside all collectives: kernel by kernel, collectives as an axis of the device's bandwidth."""
-    whole = float(np.max(machine.device.memory.bandwidth))
+    whole = np.asarray(machine.device.memory.bandwidth)
     columns = list(used)
-    width = max(len(u) for u in used.values())
-    taken = np.stack([np.broadcast_to(used[j], width) for j in columns])  # (collectives, ranks) or (collectives, 1)
-    distinct, which = np.unique(taken, axis=0, return_inverse=True)
-    which = np.reshape(which, -1)
+    taken = np.stack(np.broadcast_arrays(*used.values()))  # (collectives, ..., ranks) or (collectives, ..., 1)
+    rows, which = np.unique(taken.reshape(len(columns), -1), axis=0, return_inverse=True)
+    distinct, which = rows.reshape(-1, *taken.shape[1:]), np.reshape(which, -1)
     slowed: dict[int, dict[int, Array]] = {}
     starved: dict[int, dict[int, Array]] = {j: {} for j in columns}
     for i in kernels:
@@ -172,35 +160,9 @@ def _slow_downs(
         beside = replace(machine, device=device, endpoint=None)
         longer = np.asarray(price(op.work, beside).total)
         ratio = _ratio(longer, alone[i], 1.0)
-        ratio = np.broadcast_to(np.maximum(ratio, 1.0), (len(distinct), ratio.shape[-1]))
+        ratio = np.maximum(ratio, 1.0) + np.zeros((len(distinct), *[1] * (distinct.ndim - 1)))
         slowed[i] = {j: ratio[which[c]] for c, j in enumerate(columns)}
         if competes:
             for c, j in enumerate(columns):
-                starved[j][i] = np.broadcast_to(over, (len(distinct), over.shape[-1]))[which[c]]
+                starved[j][i] = over[which[c]]
     return Shared(alone, slowed, starved if competes else {})
-
-
-def at_point(part: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """A copy of `part` with every array over design points replaced by its value at one of them."""
-    if not shape or not isinstance(part, BaseModel):
-        return part
-    changed: dict[str, Any] = {}
-    for name, value in part.__dict__.items():
-        new = _value_at(value, index, shape)
-        if new is not value:
-            changed[name] = new
-    return part.model_copy(update=changed) if changed else part
-
-
-def _value_at(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    if isinstance(value, BaseModel):
-        return at_point(value, index, shape)
-    if isinstance(value, np.ndarray) and value.ndim:
-        return float(np.broadcast_to(value, (*shape, value.shape[-1]))[index][0])
-    if isinstance(value, dict):
-        found = {key: _value_at(item, index, shape) for key, item in value.items()}
-        return found if any(found[key] is not item for key, item in value.items()) else value
-    if isinstance(value, tuple | list):
-        each = [_value_at(item, index, shape) for item in value]
-        return type(value)(each) if any(a is not b for a, b in zip(each, value, strict=True)) else value
-    return value

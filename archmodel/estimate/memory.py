@@ -10,7 +10,8 @@ import numpy as np
 from archmodel.program import Program, Tier
 from archmodel.quantities import Array, Num
 
-_LIVE_ROLES = ("activation", "communication")
+LIVE_ROLES = ("activation", "communication")
+"""Roles of buffers that are held only while some op still needs them."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _reserved(reserved: Mapping[Tier, Num], tier: Tier) -> dict[str, Array]:
 def _held(program: Program, tier: Tier) -> dict[str, Array]:
     parts: dict[str, Array] = {}
     for b in program.buffers.values():
-        if b.tier == tier and b.role not in _LIVE_ROLES:
+        if b.tier == tier and b.role not in LIVE_ROLES:
             parts[b.role] = parts.get(b.role, np.zeros(1)) + b.bytes
     if tier == "hbm":
         parts["activation"] = peak_live(program)
@@ -119,14 +120,12 @@ def peak_live(program: Program) -> Array:
         for name in (*op.writes, *op.reads):
             first.setdefault(name, i)
             last[name] = i
-    live = {n: b for n, b in program.buffers.items() if b.role in _LIVE_ROLES and n in first}
+    live = {n: b for n, b in program.buffers.items() if b.role in LIVE_ROLES and n in first}
     width = max((len(b.elements) for b in live.values()), default=1)
     change = np.zeros((len(program.ops) + 1, width))
     for name, b in live.items():
         change[first[name]] += b.bytes
         change[last[name] + 1] -= b.bytes
     named = np.asarray(np.cumsum(change, axis=0).max(0))
-    unnamed = sum(
-        (b.bytes for n, b in program.buffers.items() if b.role in _LIVE_ROLES and n not in first), np.zeros(1)
-    )
+    unnamed = sum((b.bytes for n, b in program.buffers.items() if b.role in LIVE_ROLES and n not in first), np.zeros(1))
     return np.asarray(named + unnamed)

@@ -37,7 +37,7 @@ from archmodel.program import (
     RowMove,
     Work,
 )
-from archmodel.quantities import Array, itemsize
+from archmodel.quantities import Array, Num, itemsize
 from archmodel.system import Host
 
 
@@ -240,8 +240,8 @@ def _(work: AllToAll, machine: Machine) -> Breakdown:
     return links_of_all_to_all(work, machine)
 
 
-def links_of_all_to_all(work: AllToAll, machine: Machine) -> Breakdown:
-    """An all-to-all as the fabric's own figures have it, whatever drives it."""
+def links_of_all_to_all(work: AllToAll, machine: Machine, times: Num = 1.0) -> Breakdown:
+    """An all-to-all as the fabric's own figures have it, whatever drives it; of so many `times` the bytes, (..., 1)."""
     split = work.traffic.split(work.layout, work.group)
     zero = np.zeros(1)
     up_send, up_receive = split.get("scale_up", (zero, zero))
@@ -250,11 +250,11 @@ def links_of_all_to_all(work: AllToAll, machine: Machine) -> Breakdown:
     return _network(
         collectives.all_to_all_v(
             machine.topology,
-            scale_up_send=up_send,
-            scale_up_receive=up_receive,
-            scale_out_send=out_send,
-            scale_out_receive=out_receive,
-            kept=np.maximum(brought - up_send - out_send, 0.0),
+            scale_up_send=up_send * times,
+            scale_up_receive=up_receive * times,
+            scale_out_send=out_send * times,
+            scale_out_receive=out_receive * times,
+            kept=np.maximum(brought - up_send - out_send, 0.0) * times,
             group=work.group,
         )
     )

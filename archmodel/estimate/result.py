@@ -14,7 +14,7 @@ from archmodel.errors import suggestion
 from archmodel.estimate.memory import MemoryNeed
 from archmodel.estimate.timeline import Step, Timeline, critical_path
 from archmodel.program import Op, Program, RowMove
-from archmodel.quantities import Array, Num
+from archmodel.quantities import Array, Num, show
 from archmodel.views import Drawn
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _median(x: Array) -> Array:
     return middle
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OpEstimate:
     """One op, priced: `breakdown` and `time` on every rank (..., ranks) or (..., 1), and when it runs."""
 
@@ -43,6 +43,9 @@ class OpEstimate:
     breakdown: Breakdown
     timeline: Timeline
     index: int
+
+    def __repr__(self) -> str:
+        return f"<OpEstimate {self.name}: {show(self.time, 'seconds')}>"
 
     @property
     def start(self) -> Array:
@@ -156,7 +159,7 @@ class Cost:
         return (self.capital + self.electricity) / self.samples * 1e6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate(Drawn):
     """Everything predicted for a design. Scalars are floats, or arrays over design points when fields hold arrays."""
 
@@ -167,6 +170,12 @@ class Estimate(Drawn):
     memory: Mapping[str, MemoryNeed]
     energy: Energy | None
     cost: Cost | None
+
+    def __repr__(self) -> str:
+        time, rate = show(self.iteration_time, "seconds"), show(self.throughput, "sample_rate")
+        fits = np.asarray(self.fits)
+        fit = "fits" if fits.all() else "does not fit" if not fits.any() else f"{fits.sum():,} of {fits.size:,} fit"
+        return f"<Estimate of {self.design.name!r}: {time}, {rate}, {fit}>"
 
     @property
     def iteration_time(self) -> Any:

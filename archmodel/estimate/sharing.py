@@ -5,15 +5,17 @@ beside it on its rank. A kernel beside a collective runs at t_alone / t_left, it
 what the endpoint leaves; a collective beside a kernel at the share of memory bandwidth that it gets. Rates change when
 an op starts or ends, and nowhere else, so times are exact for the model.
 
-One design point at a time; ranks are simulated together, one for all that are alike: that take the same times, alone
-and beside each other, and wait for the same ranks.
+Ranks are simulated together, one for all that are alike: that take the same times, alone and beside each other, and
+wait for the same ranks. Design points go one at a time, or together where ranks are alike at every one
+(`archmodel.estimate.sharing_points`).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +25,48 @@ from archmodel.program import Group, Program
 from archmodel.quantities import Array
 
 Ints = npt.NDArray[np.int64]
-_ITERATIONS = (4, 12)  # fewest, most
-_SETTLED = 1e-9
+ITERATIONS = (4, 12)  # fewest, most
+SETTLED = 1e-9
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Seconds and slow-downs of one design point. `alone[i]` (ranks,) or (1,). `slowed[i][j]`: times longer that kernel
-    i takes beside collective j; `starved[j][i]`: collective j beside kernel i; absent: not at all."""
+    """Seconds and slow-downs. `alone[i]` (..., ranks) or (..., 1), leading axes design points. `slowed[i][j]`: times
+    longer that kernel i takes beside collective j; `starved[j][i]`: collective j beside kernel i; absent: not at all.
+    """
 
     alone: tuple[Array, ...]
     slowed: dict[int, dict[int, Array]] = field(default_factory=dict)
     starved: dict[int, dict[int, Array]] = field(default_factory=dict)
     takes_turns: bool = False
+
+    def over(self, points: tuple[int, ...]) -> Shared:
+        """The same with every array over all `points`, which become one axis."""
+
+        def law(x: Array) -> Array:
+            wanted = (*points, x.shape[-1])
+            return (x if x.shape == wanted else np.broadcast_to(x, wanted)).reshape(-1, x.shape[-1])
+
+        return self._each(law)
+
+    def at(self, points: Any) -> Shared:
+        """One or some of the points of `over`."""
+        return self._each(lambda x: x[points])
+
+    @property
+    def alike(self) -> bool:
+        """Whether all ranks are at every point."""
+        tables = [*self.slowed.values(), *self.starved.values()]
+        rows = [*self.alone, *(x for table in tables for x in table.values())]
+        return all(x.shape[-1] == 1 or bool((x == x[..., :1]).all()) for x in rows)
+
+    def _each(self, law: Callable[[Array], Array]) -> Shared:
+        def table(rows: dict[int, dict[int, Array]]) -> dict[int, dict[int, Array]]:
+            return {i: {j: law(x) for j, x in row.items()} for i, row in rows.items()}
+
+        return replace(
+            self, alone=tuple(law(x) for x in self.alone), slowed=table(self.slowed), starved=table(self.starved)
+        )
 
 
 @dataclass(frozen=True)
@@ -56,23 +87,29 @@ class SharedTimeline(Timeline):
 
 def simulate(program: Program, shared: Shared, *, lifo: bool = False, iterations: int | None = None) -> SharedTimeline:
     """Timeline of one design point. `iterations`: exactly so many, in place of as many as it takes to settle."""
-    run = _Run(program, shared, lifo)
+    run = Run(program, shared, lifo)
     if iterations is not None:
         run.play(iterations)
         last = iterations - 1
         return run.timeline(last, float(max(run.end[last].max(initial=0.0), 0.0)) / iterations)
-    count, most = _ITERATIONS
+    count, most = ITERATIONS
     while True:
-        run = _Run(program, shared, lifo)
+        run = Run(program, shared, lifo)
         run.play(count)
         growth = [float((run.end[k] - run.end[k - 1]).max(initial=0.0)) for k in range(1, count)]
-        settled = abs(growth[-2] - growth[-3 if count > 3 else 0]) <= _SETTLED * max(growth[-2], 1e-30)
+        settled = abs(growth[-2] - growth[-3 if count > 3 else 0]) <= SETTLED * max(growth[-2], 1e-30)
         if settled or count >= most:
             break
         count = most
     last = count - 2  # the very last has nothing after it to share with
-    period = growth[last - 1] if settled else float(np.mean(growth[(count - 1) // 2 : last]))
+    period = growth[last - 1] if settled else float(average_growth(np.array(growth), last))
     return run.timeline(last, period)
+
+
+def average_growth(growth: Array, last: int) -> Array:
+    """Of iterations that have not settled: the mean over the second half, (iterations - 1, ...) -> (...)."""
+    mean: Array = growth[len(growth) // 2 : last].mean(axis=0)
+    return mean
 
 
 def _alike(shared: Shared, groups: set[Group | None], ranks: int) -> tuple[Ints, Ints]:
@@ -86,7 +123,7 @@ def _alike(shared: Shared, groups: set[Group | None], ranks: int) -> tuple[Ints,
     return first, of.reshape(-1)
 
 
-class _Run:
+class Run:
     """State of a simulation. Lanes are ranks, one for all that are alike."""
 
     def __init__(self, program: Program, shared: Shared, lifo: bool) -> None:
@@ -125,7 +162,7 @@ class _Run:
         n, lanes = self.ops, self.lanes
         self.start = [np.full((n, lanes), np.nan) for _ in range(iterations)]
         self.end = [np.full((n, lanes), np.nan) for _ in range(iterations)]
-        waiting, followers = self._waits(iterations)
+        waiting, followers = self.waits(iterations)
         groups = [{lane: g for g, members in enumerate(rows) for lane in members} for rows in self.members]
         missing = [[[len(m) for m in self.members[i]] for i in range(n)] for _ in range(iterations)]
         ready: set[tuple[int, int, int]] = set()  # iteration, op, group
@@ -190,7 +227,7 @@ class _Run:
                 refresh(lane)
             begin()
 
-    def _waits(self, iterations: int) -> tuple[list[list[int]], list[list[list[tuple[int, int]]]]]:
+    def waits(self, iterations: int) -> tuple[list[list[int]], list[list[list[tuple[int, int]]]]]:
         """How many ops each op waits for, and who waits for it, over all iterations."""
         waiting = [[0] * self.ops for _ in range(iterations)]
         followers: list[list[list[tuple[int, int]]]] = [[[] for _ in range(self.ops)] for _ in range(iterations)]
@@ -209,7 +246,7 @@ class _Run:
         if not table:
             return 1.0
         slower = 1.0
-        for _, j in active:
+        for _, j in sorted(active):
             if j != i and j in table:
                 values = table[j]
                 slower += float(values[self.lane_rank[lane] if len(values) > 1 else 0]) - 1.0
@@ -246,15 +283,30 @@ def stacked(timelines: Sequence[SharedTimeline], points: tuple[int, ...]) -> Sha
         return timelines[0]
 
     def together(rows: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
-        return tuple(np.stack(list(x)).reshape(*points, -1) for x in zip(*rows, strict=True))
+        return tuple(np.stack(list(x)) for x in zip(*rows, strict=True))
 
-    return SharedTimeline(
-        period=np.array([float(t.period) for t in timelines]).reshape(points),
-        latency=np.array([float(t.latency) for t in timelines]).reshape(points),
-        dependencies=timelines[0].dependencies,
+    joined = replace(
+        timelines[0],
+        period=np.array([float(t.period) for t in timelines]),
+        latency=np.array([float(t.latency) for t in timelines]),
         times=together([t.times for t in timelines]),
-        starts_of_runs=(),
-        previous_starts_of_runs=(),
         starts=together([t.starts for t in timelines]),
         previous_ends=together([t.previous_ends for t in timelines]),
+    )
+    return shaped(joined, points)
+
+
+def shaped(timeline: SharedTimeline, points: tuple[int, ...]) -> SharedTimeline:
+    """A timeline of design points along one axis, over the axes of `points`."""
+
+    def over(rows: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(x.reshape(*points, x.shape[-1]) for x in rows)
+
+    return replace(
+        timeline,
+        period=timeline.period.reshape(points),
+        latency=timeline.latency.reshape(points),
+        times=over(timeline.times),
+        starts=over(timeline.starts),
+        previous_ends=over(timeline.previous_ends),
     )

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from archmodel.execute.collectives import all_to_all
-from archmodel.execute.embedding import Bags, joined
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.functions import route_scope
 from archmodel.execute.listed.exchange import parts_of, vectors
 from archmodel.execute.machine import NOTHING, Machine
 from archmodel.execute.network import Payload
+from archmodel.execute.shards import Bags, joined
 from archmodel.program import Op
 from archmodel.quantities import Array, itemsize
 from archmodel.workloads.layers import DENSE_INPUT, Exchange

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from archmodel.execute.arithmetic import Counted, plain
-from archmodel.execute.embedding import Bags, Shard, gradient_rows, row_sums
+from archmodel.execute.embedding import gradient_rows, row_sums
 from archmodel.execute.machine import SCOPE_OF_ROUTE, Rank
 from archmodel.execute.optimizers import STEPS
+from archmodel.execute.shards import Bags, Shard
 from archmodel.parallel.inputs import SPARSE_FEATURES
 from archmodel.parallel.placement import ROUTES, Scope
 from archmodel.program import Op

@@ -13,13 +13,13 @@ import numpy as np
 
 from archmodel.execute.arithmetic import Counted, Tally, counted, plain
 from archmodel.execute.batch import Samples
-from archmodel.execute.embedding import Bags, Shard, shards_of
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.formats import rounded
 from archmodel.execute.network import Network
 from archmodel.execute.optimizers import State, new_state
 from archmodel.execute.parameters import Parameters
 from archmodel.execute.settings import Settings
+from archmodel.execute.shards import Bags, Shard, shards_of
 from archmodel.execute.traffic import Traffic
 from archmodel.parallel.bottom import BOTTOM
 from archmodel.parallel.placement import ROUTES, Placement, Scope

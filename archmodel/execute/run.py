@@ -13,7 +13,7 @@ from archmodel.execute import collectives, listed
 from archmodel.execute.arithmetic import Tally, plain
 from archmodel.execute.batch import Samples, draw
 from archmodel.execute.coverage import tiling_problems
-from archmodel.execute.embedding import Bags, fetch, lookup, probe, scatter_add, update, write_back
+from archmodel.execute.embedding import fetch, lookup, probe, scatter_add, update, write_back
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.exchange import EXCHANGES, listed_exchange
 from archmodel.execute.formats import FORMATS
@@ -24,6 +24,7 @@ from archmodel.execute.machine import Machine, Rank, WireMode
 from archmodel.execute.parameters import Parameters, digest, initial
 from archmodel.execute.queue import Queue
 from archmodel.execute.settings import Settings
+from archmodel.execute.shards import Bags
 from archmodel.execute.traffic import Traffic
 from archmodel.parallel.inputs import HOST_FLOAT, SPARSE_FEATURES, tables_with_lengths
 from archmodel.parallel.lower import lower
@@ -400,7 +401,7 @@ def _result(machine: Machine, batch: Samples) -> tuple[float, Array]:
     if machine.layers:
         loss, predictions = listed.losses(machine, batch.labels)
         return (loss if machine.train else float("nan")), predictions
-    predictions = np.concatenate([rank.look("loss")[:, 0] for rank in machine.ranks])
+    predictions = np.concatenate([rank.look("probability")[:, 0] for rank in machine.ranks])
     if not machine.train:
         return float("nan"), predictions
     logit = machine.program.op("loss.forward").reads[0]

@@ -12,6 +12,8 @@ from archmodel.execute.report import SLOPE, GradientRow
 
 STEPS = (1e-5, 1e-4, 1e-6)
 """Steps of the differences, tried in turn: a large one may cross the kink of a ReLU, a small one loses digits."""
+ROUNDING = 4 * np.finfo(np.float64).eps
+"""Share of a loss that its own rounding may be: a difference quotient tells nothing below that over its step."""
 SAMPLES = 12
 """Samples of the batch that the loss is taken over."""
 
@@ -27,8 +29,8 @@ def slopes(model: Model, batch: Inputs, names: Sequence[str], samples: int, seed
             continue
         largest = float(np.abs(gradient).max()) or 1.0
         places = _places(gradient, touched, samples, rng)
-        worst = max(_error(model, batch, values, gradient, place, SLOPE * largest) for place in places)
-        rows.append(GradientRow(name, len(places), worst / largest))
+        worst = max(_error(model, batch, values, gradient, place, largest) for place in places)
+        rows.append(GradientRow(name, len(places), worst))
     return tuple(rows)
 
 
@@ -65,17 +67,19 @@ def first_samples(batch: Inputs, count: int) -> Inputs:
 
 
 def _error(
-    model: Model, batch: Inputs, values: Matrix, gradient: Matrix, place: tuple[int, ...], enough: float
+    model: Model, batch: Inputs, values: Matrix, gradient: Matrix, place: tuple[int, ...], largest: float
 ) -> float:
-    """|difference quotient - gradient| for the first step where it is small enough, else the smallest."""
+    """|difference quotient - gradient| / largest gradient for the first step where it is at most `SLOPE`, else the
+    smallest. What rounding explains of it counts only up to `SLOPE`."""
     kept, best = values[place], np.inf
     for h in STEPS:
         values[place] = kept + h
         above = model.loss(batch)
         values[place] = kept - h
         below = model.loss(batch)
-        best = min(best, abs((above - below) / (2 * h) - float(gradient[place])))
-        if best <= enough:
+        off = abs((above - below) / (2 * h) - float(gradient[place])) / largest
+        best = min(best, max(off - ROUNDING * abs(above) / (h * largest), min(off, SLOPE)))
+        if best <= SLOPE:
             break
     values[place] = kept
     return best

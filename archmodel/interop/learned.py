@@ -17,6 +17,7 @@ from archmodel.interop.run import Answer, Progress, peak_memory, read_json
 from archmodel.quantities import Array
 from archmodel.search import tasks
 from archmodel.search.baselines import BASELINES, baseline
+from archmodel.search.learned.cuts import place_cut, shards_of
 from archmodel.search.learned.file import load
 from archmodel.search.learned.model import SetCost
 from archmodel.search.learned.place import place
@@ -65,12 +66,14 @@ def plan_learned(
     budget: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    min_partition: int | None = None,
 ) -> Answer:
-    """One task under a learned cost. Bytes are those of TorchRec's planner, as with `--cost torchrec`."""
+    """One task under a learned cost. Bytes are those of TorchRec's planner, as with `--cost torchrec`. Tables stay
+    whole, or with `min_partition` are cut into column-wise shards of at least so many columns."""
     document = read_json(file)
     model = load(model_file)
     cpu = time.process_time()
-    task = tasks.read(document, name)
+    task = tasks.read(document, name, **({} if min_partition is None else {"min_partition": min_partition}))
     tables = features_of(task, next(t for t in document["tasks"] if str(t.get("name")) == name))
     ranks = task.topology.world_size
     _same_batch(model, task.batch * ranks, f"task {name} has {task.batch:,} on each of {ranks} ranks", model_file)
@@ -79,10 +82,25 @@ def plan_learned(
     homes = _published(task, options, seed)
     if planner != "search":
         assignment, interrupted = baseline(planner, task, options, seed), False
-    else:
+        plan = tasks.to_plan(task, options, assignment)
+    elif min_partition is None:
         starts = list(homes.values())
         assignment, interrupted = _searched(model, tables, options, seed, budget, starts, progress)
-    plan = tasks.to_plan(task, options, assignment)
+        plan = tasks.to_plan(task, options, assignment)
+    else:
+        every = tasks.options(task, ["table_wise", "column_wise"])
+        cut = place_cut(
+            model, tables, ranks, lambda pieces: every.memory[_pieced(every, pieces)], options.limits,
+            least=min_partition, seed=seed, budget=budget, starts=list(homes.values()), progress=_in_ms(progress),
+        )  # fmt: skip
+        tables, of = shards_of(tables, cut.pieces)
+        placed, interrupted = cut.placed.home.tolist(), cut.placed.interrupted
+        where = tuple(tuple(placed[s] for s in np.flatnonzero(of == t).tolist()) for t in range(len(task.names)))
+        plan = tasks.to_plan(task, every, Assignment(_pieced(every, cut.pieces)[1], where))
+        options = _as_tables(
+            options, tables, 1e3 * model.of(model.parts(tables)), every.memory[_pieced(every, cut.pieces)][of]
+        )
+        assignment, homes = Assignment(np.zeros(len(of), dtype=np.int64), tuple((h,) for h in placed)), {}
     summary, rows = _told(model, tables, options, assignment, homes)
     summary |= {
         "cpu_seconds": time.process_time() - cpu,
@@ -91,6 +109,21 @@ def plan_learned(
         "plan": plan,
     }
     return Answer(summary, json.dumps({"plan": {"": plan}}, indent=1) + "\n", rows, "ms")
+
+
+def _pieced(every: Options, pieces: IntArray) -> tuple[IntArray, IntArray]:
+    """(table, slot) of each table in so many column-wise pieces, in HBM."""
+    fused = np.array([k == "fused" for k in every.kernels])
+    found = (every.count == pieces[:, None]) & np.isfinite(every.cost) & fused
+    return np.arange(len(pieces)), found.argmax(1)
+
+
+def _as_tables(whole: Options, shards: TableFeatures, cost: Array, memory: Array) -> Options:
+    """Options of shards that are placed like whole tables."""
+    one = np.ones((len(shards), 1), dtype=np.int64)
+    return replace(
+        whole, names=shards.names, count=one, columns=shards.dim[:, None], cost=cost[:, None], memory=memory[:, None]
+    )
 
 
 def plan_design_learned(

@@ -71,7 +71,8 @@ def plan_task(
     from archmodel.search.baselines import baseline
     from archmodel.search.bound import lower_bound
     from archmodel.search.exact import finish
-    from archmodel.search.solver import Effort, solve
+    from archmodel.search.narrow import solve_task
+    from archmodel.search.solver import Effort
 
     document = read_json(file)
     cpu = time.process_time()
@@ -81,14 +82,16 @@ def plan_task(
     if constraints is not None:
         settings["constraints"] = read_constraints(read_json(constraints)).known
     task = tasks.read(document, name, **settings)
-    options = tasks.options(task)
     interrupted = False
     if planner == "search":
-        solution = solve(options, Effort(budget=None if exact else budget, seed=seed, progress=progress))
+        effort = Effort(budget=None if exact else budget, seed=seed, progress=progress)
+        narrow = min_partition is None and constraints is None
+        task, options, solution = solve_task(task, effort, narrow=narrow)
         if exact and not solution.interrupted:
             solution = finish(solution, _EXACT_SECONDS if budget is None else budget)
         assignment, bound, interrupted = solution.assignment, solution.lower_bound, solution.interrupted
     else:
+        options = tasks.options(task)
         assignment = baseline(planner, task, options, seed)
         bound = lower_bound(options.that_fit()).value
     value, feasible = assignment.value(options), assignment.fits(options)
@@ -103,6 +106,7 @@ def plan_task(
         "peak_memory": peak_memory(),
         "feasible": feasible,
         "interrupted": interrupted,
+        "min_partition": task.min_partition,
         "plan": plan,
     }
     text = json.dumps({"plan": {"": plan}}, indent=1) + "\n"

@@ -238,6 +238,8 @@ def read_constraints(document: Mapping[str, Mapping[str, Any]]) -> Constraints:
             None if kinds is None else tuple(kinds),
             None if kernels is None else tuple(kernels),
             entry.get("min_partition"),
+            factor,
+            bool(entry.get("is_weighted", False)),
         )
         ours = ("sharding_types", "compute_kernels", "min_partition")
         extra[name] = {k: v for k, v in entry.items() if k not in ours}

@@ -35,7 +35,7 @@ class Named(Product):
         """Those inside a dimension are `outer.inner`."""
         found: list[Dimension] = []
         for (name, fabric), size in zip(self.dimensions.items(), used, strict=True):
-            d = fabric.dimension(size)
+            d = fabric.clocked().dimension(size)
             for axis in d.flat:
                 full = f"{name}.{axis.name}" if d.axes else name
                 found.append(replace(axis, name=full, bisection=axis.bisection * rows_beside))

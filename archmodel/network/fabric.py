@@ -15,7 +15,7 @@ from archmodel.network.graph import Edge, End, Graph, wires_of
 from archmodel.network.nic import Nic
 from archmodel.network.protocol import Protocol
 from archmodel.network.shape import Shape
-from archmodel.quantities import Count, Fraction, Num, PositiveBandwidth, PositiveFraction, Seconds
+from archmodel.quantities import Count, Fraction, Num, PositiveBandwidth, PositiveFraction, PositiveRatio, Seconds
 
 
 class Fault(Component):
@@ -43,6 +43,12 @@ class Fabric(Component):
         description="how the collective library drives it; none: latency and bandwidth alone",
     )
 
+    clock: PositiveRatio = Field(
+        1.0,
+        description="clock of these GPUs over that of those whose start-ups and latencies stand here: what software "
+        "takes is divided by it; links, shares of them and what the library expects stay",
+    )
+
     @model_validator(mode="after")
     def _every_size_has_a_protocol(self) -> Self:
         rows = self.protocols.values()
@@ -51,6 +57,16 @@ class Fabric(Component):
         if rows and not any(row.direct_base is not None and row.direct_limit is None for row in rows):
             raise ValueError("no protocol has a `direct_base` and no `direct_limit`: large all-to-alls would have none")
         return self
+
+    def clocked(self) -> Self:
+        """The same with the times that its own GPUs take: `clock` 1."""
+        if np.all(np.equal(self.clock, 1.0)):
+            return self
+        changed: dict[str, Any] = {name: getattr(self, name) / self.clock for name in ("latency", "direct_latency")}
+        changed["protocols"] = {name: row.clocked(self.clock) for name, row in self.protocols.items()}
+        if (row := getattr(self, "in_network", None)) is not None:
+            changed["in_network"] = row.clocked(self.clock)
+        return self.model_copy(update={**changed, "clock": 1.0})
 
     def constants(self) -> dict[str, Any]:
         """The fields that a `Dimension` takes over as they are."""

@@ -108,6 +108,25 @@ class Graph(Shape):
             load += self._towards(int(t), source[mine], w[mine])[0]
         return load
 
+    def carried(self, demand: Array) -> Array:
+        """Bytes on every directed link, (..., links), of messages demand[..., i, j] from rank i to rank j."""
+        wires, n = self.wires, self.size
+        lead = demand.shape[:-2]
+        load = np.zeros((*lead, wires.tail.size))
+        apart = np.where(np.eye(n, dtype=bool), 0.0, demand)
+        for t in np.flatnonzero(apart.any(axis=tuple(range(apart.ndim - 1)))):
+            hops, on_path, share = self._tree(int(t))
+            flow = np.zeros((*lead, len(wires.names)))
+            flow[..., :n] = apart[..., t]
+            lost = np.flatnonzero((flow > 0).reshape(-1, flow.shape[-1]).any(0) & (hops < 0))
+            if lost.size:
+                raise TopologyError(f"no path of links joins rank {int(lost[0])} to rank {int(t)}")
+            for links in on_path[:0:-1]:
+                moved = flow[..., wires.tail[links]] * share[links]
+                load[..., links] += moved
+                np.add.at(flow.T, wires.head[links], moved.T)
+        return load
+
     def _routed(self, demand: Mapping[int, tuple[Ints, Array]]) -> Pattern:
         load = np.zeros(self.wires.tail.size)
         most, fewest, path, edge = 0, 0, 0.0, 0.0

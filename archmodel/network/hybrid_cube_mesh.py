@@ -82,6 +82,21 @@ class PackedRings(Graph):
     def both_ways(self) -> Pattern:
         return self.shift()
 
+    def successors(self) -> Array:
+        """Share of what a rank sends in rings that goes to each other rank, (size, size)."""
+        wires, n = self.wires, self.size
+        w = np.zeros((n, n))
+        w[wires.tail, wires.head] = wires.width
+        found = links.packed_rings(w) if n > 2 else []
+        if not found:
+            return super().successors()
+        share: Array = np.zeros((n, n))
+        for order, width in found:
+            share[order, np.roll(order, -1)] += width
+            share[order, np.roll(order, 1)] += width
+        share /= share.sum(1, keepdims=True)
+        return share
+
 
 def _widths(pairs: tuple[Pair, ...], ranks: int) -> Array:
     """Parallel links between the first `ranks` GPUs, (ranks, ranks)."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 from itertools import combinations, permutations
 
 import numpy as np
+import numpy.typing as npt
 
 from archmodel.quantities import Array
+
+Ints = npt.NDArray[np.int64]
 
 
 def shortest_paths(w: Array) -> tuple[Array, Array]:
@@ -56,25 +59,31 @@ def direct_rate(w: Array) -> float:
 def ring_rate(w: Array) -> float:
     """Units per second that each rank can send in rings through all ranks, used in both directions.
 
-    Rings are packed greedily, widest first, over all cyclic orders; where the graph has none, the best single
-    ring over routes is taken. Two ranks have one ring, whose two directions are the two directions of the
-    links.
+    Rings are packed (`packed_rings`); where the graph has none, the best single ring over routes is taken. Two ranks
+    have one ring, whose two directions are the two directions of the links.
     """
-    n = len(w)
-    if n == 2:
+    if len(w) == 2:
         return float(w[0, 1])
+    packed = sum(width for _, width in packed_rings(w))
+    return 2.0 * packed if packed else _routed_ring_rate(w)
+
+
+def packed_rings(w: Array) -> list[tuple[Ints, float]]:
+    """Rings through all ranks as (order (n,), links of its width), packed greedily, widest first, over all cyclic
+    orders of three or more ranks."""
+    n = len(w)
     orders = np.array([(0, *rest) for rest in permutations(range(1, n)) if rest[0] < rest[-1]])
-    left, packed = w.copy(), 0.0
+    left = w.copy()
+    found: list[tuple[Ints, float]] = []
     while True:
         widths = left[orders, np.roll(orders, -1, axis=1)].min(axis=1)
         best = int(widths.argmax())
         if widths[best] <= 0:
-            break
-        packed += widths[best]
+            return found
+        found.append((orders[best], float(widths[best])))
         a, b = orders[best], np.roll(orders[best], -1)
         left[a, b] -= widths[best]
         left[b, a] -= widths[best]
-    return 2.0 * packed if packed else _routed_ring_rate(w)
 
 
 def _routed_ring_rate(w: Array) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import Field
 
 from archmodel.components.base import Component
-from archmodel.quantities import Bytes, Count, Fraction, PositiveBytes, PositiveFraction, Ratio, Seconds
+from archmodel.quantities import Bytes, Count, Fraction, Num, PositiveBytes, PositiveFraction, Ratio, Seconds
 
 
 class Tuner(Component):
@@ -76,6 +78,12 @@ class Protocol(Component):
     direct_limit: Bytes | None = Field(
         None, description="largest message to one peer that the library sends so; absent: any"
     )
+
+    def clocked(self, clock: Num) -> Self:
+        """On GPUs of `clock` times the clock: what software takes is divided by it."""
+        times = ("base", "direct_base", "step_latency", "gather_step", "fill", "direct_fill", "widening")
+        known = {name: value for name in times if (value := getattr(self, name)) is not None}
+        return self.model_copy(update={name: value / clock for name, value in known.items()})
 
 
 PLAIN = Protocol.model_validate({"base": 0.0, "direct_base": 0.0})

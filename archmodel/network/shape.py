@@ -61,6 +61,10 @@ class Shape(ABC):
         right, left = (ranks + 1) % self.size, (ranks - 1) % self.size
         return self.between(np.concatenate([ranks, ranks]), np.concatenate([right, left]), 0.5)
 
+    def successors(self) -> Array:
+        """Share of what a rank sends in rings that goes to each other rank, (size, size): all to the next."""
+        return np.roll(np.eye(self.size), 1, axis=1)
+
     def exchange(self, distance: int) -> Pattern:
         """Ranks i and i xor distance, where both are among the first power of two, send to each other."""
         ranks = np.arange(_power_of_two(self.size))

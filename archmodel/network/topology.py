@@ -30,14 +30,16 @@ class Topology:
 
     `scale_up` joins the ranks of a node, `scale_out` (absent on one node) ranks of different nodes: the two
     levels that a plan knows. Each may be a product of several `dimensions`, which collectives can run over
-    one after the other. `wiring` lists the links, when the graph is asked for.
+    one after the other. `inside` lists the links of all nodes, node by node, and `between` those that join nodes, when
+    they are asked for.
     """
 
     local_size: int
     nodes: int
     scale_up: Dimension
     scale_out: Dimension | None
-    wiring: Callable[[], list[Edge]] = list
+    inside: Callable[[], list[Edge]] = list
+    between: Callable[[], list[Edge]] = list
 
     @property
     def ranks(self) -> int:
@@ -87,6 +89,10 @@ class Topology:
         names = list(known)
         raise TopologyError(f"no dimension is called {name!r}; {suggestion(name, names)}")
 
+    def wiring(self) -> list[Edge]:
+        """All links."""
+        return self.inside() + self.between()
+
     def graph(self) -> nx.Graph[Any]:
         """networkx: ranks are integers, switches strings; `bandwidth` is per direction; parallel links add up."""
         import networkx as nx
@@ -123,16 +129,17 @@ def build_topology(
         raise TopologyError(f"{nodes} nodes of {ranks_per_node} ranks: at least one of each is needed")
     if ranks_per_node > gpus:
         raise TopologyError(f"{ranks_per_node} ranks per node do not fit a node of {gpus} GPUs")
-    inner = scale_up.dimension(ranks_per_node)
+    inner = scale_up.clocked().dimension(ranks_per_node)
+    inside = partial(_in_nodes, scale_up, ranks_per_node, nodes)
     if nodes == 1:
-        return Topology(ranks_per_node, 1, inner, None, partial(_in_nodes, scale_up, ranks_per_node, 1))
+        return Topology(ranks_per_node, 1, inner, None, inside)
     if scale_out is None:
         raise TopologyError(f"{nodes} nodes need a scale_out fabric; this machine has none")
     if nic is None and scale_out.needs_nic:
         raise TopologyError(f"{nodes} nodes need a NIC; this machine has none")
-    outer = scale_out.dimension(nodes, ranks_per_node, nic, gpus)
-    wiring = partial(_everywhere, scale_up, scale_out, ranks_per_node, nodes, nic, gpus)
-    topology = Topology(ranks_per_node, nodes, inner, outer, wiring)
+    outer = scale_out.clocked().dimension(nodes, ranks_per_node, nic, gpus)
+    between = partial(scale_out.edges, nodes, ranks_per_node, nic, gpus)
+    topology = Topology(ranks_per_node, nodes, inner, outer, inside, between)
     names = [d.name for d in topology.dimensions]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -162,13 +169,6 @@ def place(ranks: int, gpus_per_node: int) -> tuple[int, int]:
 def _in_nodes(scale_up: ScaleUp, ranks_per_node: int, nodes: int) -> list[Edge]:
     edges = scale_up.working(ranks_per_node)
     return [_shifted(edge, node, ranks_per_node) for node in range(nodes) for edge in edges]
-
-
-def _everywhere(
-    scale_up: ScaleUp, scale_out: ScaleOut, ranks_per_node: int, nodes: int, nic: Nic | None, gpus: int
-) -> list[Edge]:
-    between = scale_out.edges(nodes, ranks_per_node, nic, gpus)
-    return _in_nodes(scale_up, ranks_per_node, nodes) + between
 
 
 def _shifted(edge: Edge, node: int, ranks_per_node: int) -> Edge:

@@ -1,4 +1,4 @@
-"""What the plan leaves to us: tiers, kinds and numbers of column pieces. Greedy; the search does better later."""
+"""What the plan leaves to us: tiers, kinds and numbers of column pieces. Greedy; the planner does better."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from archmodel.workloads.tables import Tables
 MIN_COLUMNS = 16
 """The automatic placement cuts no column shard narrower than this (one 64-byte line of fp32)."""
 _FULL = 0.9  # share of a tier that the automatic choice of tiers fills
+_REPLICAS = 0.1  # share of a rank's memory that replicated tables may fill
 
 
 def tiers(
@@ -56,9 +57,19 @@ def kinds_and_pieces(
     layout: Layout,
     global_batch: int,
 ) -> tuple[npt.NDArray[np.str_], IntArray]:
-    """Kinds for `auto` tables. Replicate when all-reducing the table moves less than exchanging its pooled vectors
-    (2 rows < local batch); cut columns so that no piece exceeds the mean load or half a rank's memory; cut rows when
-    columns are too few for that. A plan that the search later replaces."""
+    """Kinds for `auto` tables, by the bytes that the slowest links carry.
+
+    Replicate when all-reducing the gradient of a table moves less than exchanging its pooled vectors: 2 rows < samples
+    of a rank; between nodes, where every network interface carries its share of a node's sum, samples of a node. Of
+    those the smallest, until they fill a tenth of a rank's memory.
+
+    Else, between nodes, spread the rows of a table over one node, where partial sums meet, if it costs more than a
+    rank's mean load or if there are fewer tables than ranks; and if it fits in any order (a node's share of all tables
+    and this one are at most its memory).
+
+    Else cut columns so that no piece exceeds the mean load or half a rank's memory, and rows where columns are too few
+    for that. A start: the planner (`archmodel plan`) prices what it chooses.
+    """
     auto = sharding == "auto"
     mean = cost.sum() / layout.ranks if len(tables) else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -66,12 +77,19 @@ def kinds_and_pieces(
     wanted = np.where(np.isfinite(wanted), wanted, 1.0)
     most = np.maximum(np.minimum(tables.embedding_dim // MIN_COLUMNS, layout.ranks), 1)
     cut = np.minimum(np.maximum(wanted, 1), most).astype(np.int64)
-    replicate = (2 * tables.num_embeddings < global_batch / layout.ranks) & (layout.ranks > 1) & (tier == "hbm")
-    too_big = size / cut > usable
-    chosen = np.where(
-        replicate,
-        "data_parallel",
-        np.where(too_big & (layout.ranks > 1), "row_wise", np.where(cut > 1, "column_wise", "table_wise")),
+    across = layout.nodes > 1 and layout.local_size > 1
+    sharers = layout.nodes if across else layout.ranks
+    replicate = auto & (2 * tables.num_embeddings < global_batch / sharers) & (layout.ranks > 1) & (tier == "hbm")
+    smallest = np.argsort(np.where(replicate, size, np.inf), kind="stable")
+    replicate[smallest] &= np.cumsum(size[smallest]) <= _REPLICAS * usable[smallest]
+    few = np.count_nonzero(~replicate) < layout.ranks
+    of_tier = np.unique(tier, return_inverse=True)[1]
+    share = np.bincount(of_tier, np.where(replicate, 0.0, size))[of_tier] / layout.nodes
+    over_a_node = across & ((cost > mean) | few) & (share + size <= layout.local_size * usable)
+    chosen = np.select(
+        [replicate, over_a_node, (size / cut > usable) & (layout.ranks > 1), cut > 1],
+        ["data_parallel", "table_row_wise", "row_wise", "column_wise"],
+        "table_wise",
     )
     kinds = np.where(auto, chosen, sharding)
     pieces = np.where(auto & (kinds == "column_wise"), cut, pieces)

@@ -85,15 +85,15 @@ class Expected:
         return np.asarray(self.local_batch[:, None] * pooling)
 
     def local_unique(self, placement: Placement, shards: IntArray) -> Array:
-        batches, which = np.unique(self.local_batch, return_inverse=True)
-        by_batch = np.stack([self.tables.expected_unique(float(b)) for b in batches])
-        return np.asarray(by_batch[which][:, placement.table[shards]])
+        batches, of_rank = np.unique(self.local_batch, return_inverse=True)
+        by_batch = np.stack([self.tables.expected_unique(float(b), placement.table[shards]) for b in batches])
+        return np.asarray(by_batch[of_rank])
 
     def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
         """In the long run. Training changes every row that it reads, so each that comes sends a changed one home."""
         share = self._share(placement, blocks)
         size = placement.cache_units(scope, blocks).astype(np.float64)
-        table = np.broadcast_to(placement.table[blocks.shards][:, None], size.shape)
+        table = np.broadcast_to(self._alike(placement)[placement.table[blocks.shards]][:, None], size.shape)
         unit = np.broadcast_to(placement.unit_rows[blocks.shards][:, None], size.shape)
         cached = size > 0
         key = np.stack([table[cached].astype(np.float64), share[cached], size[cached], unit[cached]])
@@ -101,6 +101,13 @@ class Expected:
         fetched = np.zeros(size.shape)
         fetched[cached] = self._misses(placement, *distinct)[np.reshape(which, -1)]
         return fetched, fetched if train else np.zeros(size.shape)
+
+    def _alike(self, placement: Placement) -> IntArray:
+        """The first table that caches see as each, (T,): of as many rows and lookups, drawn and kept alike."""
+        tables, first = self.tables, dict[tuple[object, ...], int]()
+        kept = [None if c is None else (c.policy, c.ways) for c in placement.cache] or [None] * len(tables)
+        drawn = (tables.num_embeddings.tolist(), tables.pooling_factor.tolist(), tables.distribution_of.tolist())
+        return np.array([first.setdefault(k, i) for i, k in enumerate(zip(*drawn, kept, strict=True))], dtype=np.int64)
 
     def _misses(self, placement: Placement, table: Array, share: Array, size: Array, unit: Array) -> Array:
         """Expected misses of blocks that have a `share` of the rows of a `table` and a cache of `size` units, each of

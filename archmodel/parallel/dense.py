@@ -318,10 +318,11 @@ def _(layer: LowRankCross, e: Emitter, relu_outputs: set[str]) -> None:
 
 @forward.register
 def _(layer: BinaryCrossEntropy, e: Emitter) -> None:
-    e.activation("loss", 1)
+    e.activation("probability", 1)
     composed = not e.plan.fused_loss and "labels" in e.buffers
     work = replace(elementwise(e, "sigmoid", 1, 1, 4), kernels=LOSS_KERNELS[0] if composed else 1)
-    e.op("loss.forward", "forward", work, (layer.input,), ("loss",))
+    name = "loss" if "labels" in e.buffers else "sigmoid"
+    e.op(f"{name}.forward", "forward", work, (layer.input,), ("probability",))
 
 
 @backward.register
@@ -332,7 +333,7 @@ def _(layer: BinaryCrossEntropy, e: Emitter, relu_outputs: set[str]) -> None:
     kernels = 1 if e.plan.fused_loss else LOSS_KERNELS[1]
     compute = e.plan.precision.compute
     work = Elementwise("cross_entropy_grad", read, e.batch * element, e.batch * 2, compute, kernels=kernels)
-    e.op("loss.backward", "backward", work, ("loss", "labels"), (gradient(layer.input),))
+    e.op("loss.backward", "backward", work, ("probability", "labels"), (gradient(layer.input),))
 
 
 class GradientBuckets:

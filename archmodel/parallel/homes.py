@@ -6,6 +6,8 @@ Graham, Bounds on Multiprocessing Timing Anomalies, SIAM J. Appl. Math. 17 (1969
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,7 @@ def homes(
     width = layout.local_size
     load, held = other_load.tolist(), [0.0] * layout.ranks
     node_load = other_load.reshape(layout.nodes, -1).sum(1).tolist()
+    fullest = [0.0] * layout.nodes  # bytes on the fullest rank of a node
     home = [0] * len(tables)
 
     def on_rank(s: int, rank: int) -> None:
@@ -45,6 +48,7 @@ def homes(
         load[rank] += cost_of[s]
         held[rank] += size_of[s]
         node_load[rank // width] += cost_of[s]
+        fullest[rank // width] = max(fullest[rank // width], held[rank])
 
     def on_node(s: int, node: int) -> None:
         home[s] = node
@@ -52,9 +56,7 @@ def homes(
         for rank in range(node * width, (node + 1) * width):
             load[rank] += cost_of[s] / width
             held[rank] += size_of[s] / width
-
-    def emptiest_node() -> int:
-        return min(range(layout.nodes), key=node_load.__getitem__)
+        fullest[node] += size_of[s] / width
 
     free: list[int] = []
     for s, t in enumerate(tables):
@@ -69,28 +71,47 @@ def homes(
             put = on_node if scope_of[s] == 1 else on_rank
             put(s, named[pieces[s] if len(named) > 1 else 0])
     free.sort(key=lambda s: (-scope_of[s], -cost_of[s], s))
+
+    of_nodes = _Emptiest(node_load, fullest)
     for s in free:
         if scope_of[s] == 1:
-            on_node(s, emptiest_node())
-    node_of_table: dict[int, int] = {}
+            with of_nodes.taking(size_of[s] / width, room[s]) as node:
+                on_node(s, node)
+    columns: dict[int, list[int]] = {}
     for s in free:
         if in_node[s]:
-            if tables[s] not in node_of_table:
-                node_of_table[tables[s]] = emptiest_node()
-            on_rank(s, node_of_table[tables[s]] * width + pieces[s] % width)
-    heap = [(load[r], r) for r in range(layout.ranks)]
-    heapq.heapify(heap)
+            columns.setdefault(tables[s], []).append(s)
+    for shards in columns.values():
+        with of_nodes.taking(sum(size_of[s] for s in shards) / width, room[shards[0]]) as node:
+            for s in shards:
+                on_rank(s, node * width + pieces[s] % width)
+    of_ranks = _Emptiest(load, held)
     for s in free:
-        if scope_of[s] == 1 or in_node[s]:
-            continue
-        skipped = []
-        while heap and held[heap[0][1]] + size_of[s] > room[s]:
-            skipped.append(heapq.heappop(heap))
-        if heap:
-            on_rank(s, heap[0][1])
-            heapq.heapreplace(heap, (load[home[s]], home[s]))
-        else:
-            on_rank(s, min(range(layout.ranks), key=held.__getitem__))  # nowhere has room: the estimate names it
-        for _, rank in skipped:
-            heapq.heappush(heap, (load[rank], rank))
+        if scope_of[s] == 0 and not in_node[s]:
+            with of_ranks.taking(size_of[s], room[s]) as rank:
+                on_rank(s, rank)
     return np.array(home, dtype=np.int64)
+
+
+class _Emptiest:
+    """The least loaded of some places that has room; of places without room the one that holds least, which the
+    estimate then names. `load` and `held` are changed by who takes a place, for the place taken alone."""
+
+    def __init__(self, load: list[float], held: list[float]) -> None:
+        self.load, self.held = load, held
+        self.heap = [(amount, place) for place, amount in enumerate(load)]
+        heapq.heapify(self.heap)
+
+    @contextmanager
+    def taking(self, size: float, room: float) -> Iterator[int]:
+        full = []
+        while self.heap and self.held[self.heap[0][1]] + size > room:
+            full.append(heapq.heappop(self.heap)[1])
+        if self.heap:
+            place = self.heap[0][1]
+            yield place
+            heapq.heapreplace(self.heap, (self.load[place], place))
+        else:
+            yield min(full, key=self.held.__getitem__)
+        for place in full:
+            heapq.heappush(self.heap, (self.load[place], place))

@@ -29,7 +29,7 @@ STATE_BYTES_PER_ELEMENT = {"sgd": 0.0, "rowwise_adagrad": 0.0, "adagrad": 4.0, "
 STATE_BYTES_PER_ROW = {"sgd": 0.0, "rowwise_adagrad": 4.0, "adagrad": 0.0, "adam": 0.0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Placement:
     """All shards. `scope` indexes SCOPES; `home` is the rank (rank scope) or node (node scope), else 0."""
 
@@ -51,6 +51,9 @@ class Placement:
     tiers: tuple[str, ...] = ("hbm", "ddr")
     """Tiers of the system, the fastest first."""
 
+    def __repr__(self) -> str:
+        return f"<Placement of {len(self.tables):,} tables: {len(self.table):,} shards on {self.layout.ranks:,} ranks>"
+
     @cached_property
     def cached(self) -> npt.NDArray[np.bool_]:
         """Which tables have a cache, (T,)."""
@@ -67,7 +70,7 @@ class Placement:
     @cached_property
     def prefetch(self) -> int:
         """Batches ahead that caches fetch; 0 without caches."""
-        return max((c.prefetch for c in self.cache if c is not None), default=0)
+        return max((c.prefetch or 0 for c in self.cache if c is not None), default=0)
 
     @cached_property
     def home_row_bytes(self) -> Array:

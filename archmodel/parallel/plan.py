@@ -134,8 +134,12 @@ class CachePlan(Component):
     )
     policy: CachePolicy = Field(default="lru", description="which row makes room")
     ways: Count | None = Field(default=32, description="rows of a set; null: fully associative")
-    prefetch: int = Field(
-        default=1, ge=0, le=16, description="batches ahead that missing rows are fetched; 0: when they are looked up"
+    prefetch: int | None = Field(
+        default=None,
+        ge=0,
+        le=16,
+        description="batches ahead that missing rows are fetched; 0: when they are looked up; left out: as the plan's "
+        "other caches, else 1 with plan.prefetch_input and 0 without it or with pages",
     )
     page: PositiveBytes | None = Field(
         default=None,

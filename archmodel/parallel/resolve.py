@@ -70,7 +70,7 @@ def resolve(
     if plan.all_reduce == "in_network" and (layout.nodes > 1 or layout.in_network == 0):
         why = "needs one node; there are several" if layout.nodes > 1 else "needs a switch that reduces (`in_network`)"
         problems.append(("plan.all_reduce", f"in_network {why}; auto, ring and hierarchical do not"))
-    entries = _entries(plan, tables, problems)
+    entries = _fetching_ahead(plan, _entries(plan, tables, problems))
     _check_tiers(entries, capacity, problems)
     _check_prefetch(plan, entries, problems)
     sharding = entries.column("sharding").astype(str)
@@ -224,25 +224,40 @@ def _check_tiers(entries: _Entries, capacity: dict[str, float], problems: list[t
             )
 
 
+def _fetching_ahead(plan: Plan, entries: _Entries) -> _Entries:
+    """Caches that do not say how far ahead they fetch do as the others."""
+    caches = [entries.plans[i].cache for i in sorted(set(entries.of_table.tolist()))]
+    said = [c.prefetch for c in caches if c is not None and c.prefetch is not None]
+    paged = any(c is not None and c.page is not None for c in caches)
+    depth = said[0] if said else int(plan.prefetch_input and not paged)
+
+    def completed(entry: TablePlan) -> TablePlan:
+        if entry.cache is None or entry.cache.prefetch is not None:
+            return entry
+        return entry.model_copy(update={"cache": entry.cache.model_copy(update={"prefetch": depth})})
+
+    return replace(entries, plans=[completed(entry) for entry in entries.plans])
+
+
 def _check_prefetch(plan: Plan, entries: _Entries, problems: list[tuple[str, str]]) -> None:
     """Rows are fetched when their indices are known, all caches' as far ahead."""
     depths: dict[int, str] = {}
     for i, (entry, path) in enumerate(zip(entries.plans, entries.paths, strict=True)):
         if entry.cache is None or i not in set(entries.of_table.tolist()):
             continue
-        depth = entry.cache.prefetch
+        depth = entry.cache.prefetch or 0
         if depth and not plan.prefetch_input:
             problems.append(
                 (
                     f"{path}.cache.prefetch",
-                    f"{depth} batches ahead needs their indices; set plan.prefetch_input: true, or prefetch: 0",
+                    f"{_batches(depth)} ahead needs their indices; set plan.prefetch_input: true, or prefetch: 0",
                 )
             )
         if depth and entry.cache.page is not None:
             problems.append(
                 (
                     f"{path}.cache.prefetch",
-                    f"{depth} batches ahead, but pages come when the device faults; set prefetch: 0",
+                    f"{_batches(depth)} ahead, but pages come when the device faults; set prefetch: 0",
                 )
             )
         depths.setdefault(depth, path)
@@ -251,11 +266,16 @@ def _check_prefetch(plan: Plan, entries: _Entries, problems: list[tuple[str, str
         problems.append((f"{other}.cache.prefetch", f"is {depth}; all caches of a plan fetch as far ahead as {one}"))
 
 
+def _batches(count: int) -> str:
+    return "1 batch" if count == 1 else f"{count} batches"
+
+
 def _kept(entries: _Entries, size: Array, written: npt.NDArray[np.object_], layout: Layout) -> dict[str, float]:
     """Bytes per rank that caches of tables without a tier of their own may take in each tier, at most."""
     kept: dict[str, float] = {}
+    free = np.array([t in (None, "auto") for t in written], dtype=bool)
     for i, entry in enumerate(entries.plans):
-        mine = (entries.of_table == i) & np.isin(written.astype(str), ["None", "auto"])
+        mine = (entries.of_table == i) & free if entry.cache is not None else free[:0]
         if entry.cache is None or not mine.any():
             continue
         whole = float(size[mine].sum()) / layout.ranks

@@ -156,31 +156,3 @@ def show_locality(found: Locality, *, file: TextIO | None = None, width: int | N
         reuse.add_row(reach, whole(percent(share, 1)), "#" * (round(_BAR * share / most) if most else 0))
     note = "\nhit rates are exact, from an empty cache; reuse distance: distinct rows since a row's last access"
     emit(console(out, width), [title, rates, Text(), hot, Text(), reuse, Text(note, "dim")], out)
-
-
-def write_page(found: Locality, path: Path) -> None:
-    """Writes the curves as one page that needs no network."""
-    from plotly import subplots  # type: ignore[import-untyped]
-
-    figure = subplots.make_subplots(
-        rows=1, cols=3, subplot_titles=("hit rate", "reuse distance", "share of accesses of the hottest rows")
-    )
-    for name, curve in found.curves.items():
-        figure.add_scatter(
-            x=list(found.sizes), y=curve, name=name.replace("_", " "), mode="lines+markers", row=1, col=1
-        )
-    upto = np.cumsum([share for *_, share in found.reuse])
-    reach = [high for _, high, _ in found.reuse]
-    figure.add_scatter(x=reach, y=upto.tolist(), name="within the distance", mode="lines+markers", row=1, col=2)
-    hot = [rows for _, rows, _ in found.hot]
-    figure.add_scatter(
-        x=hot, y=[share for *_, share in found.hot], name="hottest rows", mode="lines+markers", row=1, col=3
-    )
-    figure.update_xaxes(type="log", title="rows of the cache", row=1, col=1)
-    figure.update_xaxes(type="log", title="distinct rows since the last access", row=1, col=2)
-    figure.update_xaxes(type="log", title="rows", row=1, col=3)
-    figure.update_yaxes(range=[0, 1])
-    figure.update_layout(
-        title=f"{one_line(found.path)}: {found.accesses:,} accesses to {found.unique:,} rows".replace("<", "&lt;")
-    )
-    figure.write_html(path, include_plotlyjs=True, div_id="locality")

@@ -35,7 +35,7 @@ def show_scoreboard(rows: Sequence[Row], *, file: TextIO | None = None, width: i
 
 def _facts(rows: Sequence[Row]) -> Table:
     numbers = ("published", "predicted", "error")
-    board = table("fact", "quantity", *numbers, "", right=numbers, whole=("fact",))
+    board = table("fact", "quantity", *numbers, "", right=numbers, whole=numbers)
     for group in dict.fromkeys(row.group for row in rows):
         board.add_row(Text(one_line(group), "bold"))
         for row in rows:

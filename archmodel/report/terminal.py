@@ -308,6 +308,10 @@ def closing(estimate: Estimate, path: str, width: int) -> list[Text]:
     if levers:
         lines.append(flow([Text("one percent more of it changes the iteration by", "dim")], width))
         lines.append(flow([Text(lever) for lever in levers], width, indent=4, gap=3))
+    left = estimate.design.automatic_tables
+    if left:
+        what = f"{left:,} tables are placed by a rule of thumb"
+        lines.append(flow([Text(f"{what} (archmodel plan {one_line(path)} looks for better places)", "dim")], width))
     count = len(assumptions(estimate.design))
     hint = f" (archmodel explain {one_line(path)} --assumptions)" if count else ""
     lines.append(flow([Text(f"assumptions: {count:,} not from a source{hint}", "dim")], width))

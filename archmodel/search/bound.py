@@ -57,14 +57,14 @@ def lower_bound(options: Options) -> Bound:
     floor = float(options.start.min() + options.cost.min(1).max())
     floor = max(floor, float(options.start.max()))
     slack = float(options.start.min())
-    multipliers = _multipliers(options, np.inf)
+    multipliers = prices(options, np.inf)
     low, previous = floor, -1.0
     for _ in range(_ROUNDS):
         low = max(low, _crossing(options, floor, slack, multipliers))
         if low <= previous * (1 + 1e-6) or not multipliers.any():
             break
         previous = low
-        better = _multipliers(options, low - slack)
+        better = prices(options, low - slack)
         if np.allclose(better, multipliers, rtol=1e-9):
             break
         multipliers = better
@@ -91,7 +91,7 @@ def _crossing(options: Options, floor: float, slack: float, multipliers: Array) 
     return max(low, min(high, dual(options, high - slack, multipliers)))
 
 
-def _multipliers(options: Options, limit: float) -> Array:
+def prices(options: Options, limit: float) -> Array:
     """Prices of bytes at which the relaxed problem's memory just fits: one tier after the other, twice round."""
     total = options.limits.sum(0)
     multipliers = np.zeros(len(total))
@@ -132,24 +132,28 @@ def _least_price(options: Options, limit: float, multipliers: Array, k: int, tot
 
 
 def blame(options: Options) -> NoPlan:
-    """Why no plan fits: a table that no option of fits anywhere, or a tier that is too small in total."""
+    """Why no plan fits: a table that no option of fits anywhere, or memories that are too small in total."""
     room = options.limits.max(0)
     valid = np.isfinite(options.cost)
     fits = valid & (options.memory <= room).all(2)
     bad = np.flatnonzero(~fits.any(1))
-    gib = 1024.0**3
+    gib, names = 1024.0**3, options.tiers
     if len(bad):
-        t = int(bad[0])
-        need = np.where(valid[t, :, None], options.memory[t], np.inf)
-        least = need[:, 0].min() / gib
+        t, tiers = int(bad[0]), len(names)
+        used = options.memory[t, :, :tiers] / np.maximum(room[:tiers], 1.0)
+        nearest = int(np.where(valid[t], used.max(1), np.inf).argmin())
+        k = int(used[nearest].argmax())
+        least = options.memory[t, nearest, k] / gib
         return NoPlan(
-            f"table {options.names[t]} fits nowhere: its smallest shard needs {least:.2f} GiB of hbm, a rank has "
-            f"{room[0] / gib:.2f} GiB for shards; allow more kinds or kernels (row_wise, a host-memory kernel), or "
-            "more memory per rank"
+            f"table {options.names[t]} fits nowhere: its smallest shard needs {least:.2f} GiB of {names[k]} "
+            f"({options.kinds[nearest]}, {options.kernels[nearest]}), a rank has {room[k] / gib:.2f} GiB for shards; "
+            "allow more kinds or kernels (row_wise, a host-memory kernel), or more memory per rank"
         )
-    least = np.where(valid, options.bytes[..., 0], np.inf).min(1).sum() / gib
-    total = options.limits[:, 0].sum() / gib
+    held = np.where(valid[..., None], options.bytes, np.inf)[..., : len(names)]
+    total = options.limits.sum(0)[: len(names)] / gib
+    there = " and ".join(f"{amount:.2f} GiB of {name}" for name, amount in zip(names, total, strict=True))
     return NoPlan(
-        f"no plan was found that fits: all tables at their smallest need {least:.2f} GiB of hbm in total, "
-        f"{options.ranks} ranks have {total:.2f} GiB for shards; allow host-memory kernels, or more ranks"
+        f"no plan was found that fits: all tables at their smallest need {held[..., 0].min(1).sum() / gib:.2f} GiB of "
+        f"{names[0]}, or {held.sum(2).min(1).sum() / gib:.2f} GiB of all memories together; {options.ranks} ranks have "
+        f"{there} for shards; allow host-memory kernels, or more ranks"
     )

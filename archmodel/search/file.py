@@ -28,8 +28,9 @@ from archmodel.sweep.job import Job, Replan
 from archmodel.sweep.outputs import DEFAULT, OUTPUTS
 from archmodel.sweep.prepare import axes_of, job_of
 
-TRIALS = 4
-"""Plans tried for each design when a file says `replan: true`."""
+TRIALS, CELLS = 4, 9
+"""Plans tried each time that a design is planned when a file says `replan: true`, and for how many values of its
+bandwidths and rates it is."""
 
 Method = Literal["auto", "enumerate", "nsga2"]
 
@@ -37,8 +38,9 @@ Method = Literal["auto", "enumerate", "nsga2"]
 class ReplanFile(Component):
     """How each design's tables are placed anew."""
 
-    trials: Count | None = Field(default=None, description="plans tried for each design; the same answer every time")
-    budget: str | None = Field(default=None, description="time for each design; the plans depend on the machine")
+    trials: Count | None = Field(default=None, description="plans tried each time; the same answer every time")
+    budget: str | None = Field(default=None, description="time for each plan; the plans depend on the machine")
+    cells: Count = Field(default=CELLS, description="values of a design's bandwidths and rates that it is planned for")
 
 
 class SearchFile(Component):
@@ -197,13 +199,14 @@ def _asked(file: SearchFile, ground: Ground) -> Asked:
 def _replan(file: SearchFile, ground: Ground) -> Replan | None:
     how = file.replan
     if how is False or how is True:
-        return Replan(TRIALS, None, file.seed) if how else None
+        return Replan(TRIALS, None, file.seed, CELLS) if how else None
     tree = ground.tree["replan"]
     if how.budget is None:
-        return Replan(how.trials or TRIALS, None, file.seed)
+        return Replan(how.trials or TRIALS, None, file.seed, how.cells)
     if how.trials is not None:
         raise DesignError(ground.tree.problem("replan", "states trials and budget; one of them ends the planner"))
-    return Replan(None, ground.number("replan.budget", how.budget, "seconds", tree.place("budget")), file.seed)
+    seconds = ground.number("replan.budget", how.budget, "seconds", tree.place("budget"))
+    return Replan(None, seconds, file.seed, how.cells)
 
 
 def _outputs(file: SearchFile, aims: AimsOf) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from archmodel.search.options import IntArray, Options
 if TYPE_CHECKING:
     from archmodel.search.own import Chords, Floors
 
-_WEIGHTS = (0.0, 0.5, 1.0)
+_WEIGHTS = ((0.0, 0.0), (0.5, 0.5), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0))
 _ROUTES = (
     ("rank", ("table_wise", "column_wise", "table_column_wise")),
     ("node", ("table_row_wise", "grid_wise")),
@@ -88,14 +88,14 @@ class Floor:
         allowed = np.isin(self._route, used)
         link = sum(self.fixed.shared[_ROUTES[r][0]][0] + self.fixed.input[_ROUTES[r][0]][0] for r in used) + self.link
         best = self._of(self.floors.link, allowed, np.full(self.options.ranks, link))
-        for w in _WEIGHTS if len(used) > 1 else _WEIGHTS[-1:]:
+        for w, v in _WEIGHTS if len(used) > 1 else _WEIGHTS[-1:]:
             if not np.isfinite(best):
                 break
-            best = max(best, self._chain(used, allowed, w))
+            best = max(best, self._chain(used, allowed, w, v))
         return best
 
-    def _chain(self, used: tuple[int, ...], allowed: npt.NDArray[np.bool_], w: float) -> float:
-        """The third chain, with weights 1 - w and w of the two sides of each maximum."""
+    def _chain(self, used: tuple[int, ...], allowed: npt.NDArray[np.bool_], w: float, v: float) -> float:
+        """The third chain: 1 - w and w weigh the sides of its first maximum, 1 - v and v those of its second."""
         assert self.between is not None
         sent = [r for r in used if r != _REPLICAS] or [used[0]]
         first, last = (np.arange(len(_ROUTES)) == r for r in (sent[0], sent[-1]))
@@ -103,8 +103,8 @@ class Floor:
         alone = len(used) == 1
         lookup = np.where(replica, float(alone), (1 - w) * first + w)  # replicas are looked up last
         forward = (1 - w) + w * last
-        backward = np.where(replica, 1.0, (1 - w) + w * first)  # and stepped last, after their all-reduce
-        update = np.where(replica, 1.0 if alone else w, w + (1 - w) * last)
+        backward = np.where(replica, 1.0, (1 - v) + v * first)  # and stepped last, after their all-reduce
+        update = np.where(replica, 1.0 if alone else v, v + (1 - v) * last)
         input_ = float(self.distributes) * first
         floors, route = self.floors, self._route
         cost = (

@@ -53,7 +53,7 @@ class Binding:
     used: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Found:
     """A search's answer.
 
@@ -63,15 +63,18 @@ class Found:
     `meta`: hashes of designs, versions, seed, method, and whether every point was evaluated (`complete`).
     """
 
-    asked: Asked = field(repr=False)
-    points: Points = field(repr=False)
+    asked: Asked
+    points: Points
     front: Rows
     hypervolume: float
     share: float
     reference: Mapping[str, float]
     meta: Mapping[str, Any]
-    plans: Mapping[int, tuple[str | None, ...]] = field(repr=False)
-    _bindings: dict[int, tuple[Binding, ...]] = field(default_factory=dict, repr=False)
+    plans: Mapping[int, tuple[str | None, ...]]
+    _bindings: dict[int, tuple[Binding, ...]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Found: {len(self.points.codes):,} points over {', '.join(self.knobs)}; front of {len(self.front):,}>"
 
     @property
     def complete(self) -> bool:
@@ -125,6 +128,11 @@ class Found:
         outputs = [named(f, name) for f in families for name in self.asked.jobs[0].outputs]
         ends = [named(f, name) for f in families for name in ("fits", "reason")]
         return tuple(dict.fromkeys(["point", *self.knobs, *self._derived, *outputs, *ends]))
+
+    @property
+    def _measured(self) -> set[str]:
+        """Columns with a unit that are no knobs."""
+        return set(self.units) - set(self.knobs)
 
     def table(self, rows: Rows) -> Columns:
         """Some points with all their columns."""
@@ -230,8 +238,12 @@ class Found:
             extra["plan"] = names
             written.append(folder)
         frame = frame.with_columns(**{name: pl.Series(name, column, dtype=pl.String) for name, column in extra.items()})
-        notes = {"archmodel": json.dumps({**self.meta, "units": self.units, "reference": dict(self.reference),
-                                          "hypervolume": self.hypervolume, "share": self.share})}  # fmt: skip
+        told = {
+            **self.meta, "units": self.units, "outputs": [name for name in self.names if name in self._measured],
+            "objectives": {o.of.label: "max" if o.largest else "min" for o in self.asked.aims.objectives},
+            "reference": dict(self.reference), "hypervolume": self.hypervolume, "share": self.share,
+        }  # fmt: skip
+        notes = {"archmodel": json.dumps(told)}
         every = path.with_name(f"{path.stem}.points.parquet")
         frame.write_parquet(path, metadata=notes)
         self.to_polars(np.arange(len(self.points.codes))).write_parquet(every, metadata=notes)
@@ -273,8 +285,7 @@ def found_of(asked: Asked, points: Points, meta: Mapping[str, Any], record: Reco
     plans: dict[int, tuple[str | None, ...]] = {}
     if asked.jobs[0].replan is not None:
         for row in rows.tolist():
-            codes = points.codes[row]
-            plans[row] = tuple(record.plan(f, codes[j.structural].tobytes()) for f, j in enumerate(asked.jobs))
+            plans[row] = tuple(record.plan_of(f, points.codes[row].tobytes()) for f in range(len(asked.jobs)))
     return Found(asked, points, rows, volume, share, reference, meta, plans)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from archmodel.components.breakdown import Breakdown
 from archmodel.design import Design, capacities
 from archmodel.estimate.estimate import estimate
-from archmodel.estimate.price import Machine, price
+from archmodel.estimate.memory import LIVE_ROLES
+from archmodel.estimate.price import Machine, links_of_all_to_all, price
 from archmodel.estimate.result import Estimate
 from archmodel.parallel import algorithms
 from archmodel.parallel.counts import Expected
@@ -89,6 +90,10 @@ class Chords:
     shared: dict[str, Chord]
 
 
+_NOTHING: dict[str, Chord] = dict.fromkeys(SCOPES, (0.0, 0.0))
+NO_CHORDS = Chords(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+
+
 @dataclass(frozen=True)
 class _Shard:
     """One shard of every table: seconds and floors (T,), bytes (T, tiers) and least bytes of rows and state (T,)."""
@@ -118,13 +123,14 @@ CACHED = (0.05, 0.2)
 """Shares of a table that a cache in HBM may hold, where not all tables fit there."""
 
 
-def slots(design: Design) -> list[_Slot]:
-    """Every way that a table can be cut on this machine, in every tier it has; cached in HBM when not all fit there."""
+def slots(design: Design, hbm: float) -> list[_Slot]:
+    """Every way that a table can be cut on this machine, in every tier it has; cached in HBM when not all fit in the
+    `hbm` bytes of every rank."""
     layout, tables, room = design.layout, design.workload.table_arrays, capacities(design.system)
     element = np.array([itemsize(d) for d in design.placement.dtype], dtype=np.float64)
     whole = float((tables.num_embeddings * tables.embedding_dim * element).sum())
     memories: list[tuple[Tier, float]] = [(tier, 0.0) for tier in room]
-    if whole > room["hbm"] * layout.ranks:
+    if whole > hbm * layout.ranks:
         memories += [(tier, share) for tier in room if tier != "hbm" for share in CACHED]
     cuts = [("table_wise", 1)]
     if layout.ranks > 1:
@@ -152,7 +158,10 @@ class Laws:
         self.machine = Machine(
             system.gpu, system.topology(), system.node.host, system.node.gpus, reference.program.graph_capture
         )
-        self.slots = slots(design)
+        self.hbm = table_bytes(design, reference)
+        self.slots = slots(design, self.hbm)
+        inputs = [b for b in reference.program.buffers.values() if b.role == "input" and b.prefetched]
+        self.input_copies = max((b.copies for b in inputs), default=1)
         self._misses: dict[tuple[Scope, float], Array] = {}
 
     def _marginal(self, work: Work, machine: Machine | None = None) -> Array:
@@ -194,52 +203,64 @@ class Laws:
             works.append(AllToAll("rail", OuterTraffic(even, batch), dtype, layout))
         return works
 
+    @cached_property
     def chords(self) -> Chords:
         """Below every exchange of a design. None for an endpoint, which drives exchanges in its own way."""
         layout, wires, ranks = self.layout, self.plan.wires, self.layout.ranks
-        nothing: dict[str, Chord] = dict.fromkeys(SCOPES, (0.0, 0.0))
         if ranks == 1 or self.design.system.node.endpoint is not None:
-            return Chords(nothing, nothing, nothing, nothing)
+            return NO_CHORDS
         columns = max(float(self.tables.embedding_dim.sum()), 1.0)
         back = itemsize(wires.lookup_backward) / itemsize(wires.lookup_forward) if self.train else 0.0
-        forward, backward, shared, input_ = (dict(nothing) for _ in range(4))
+        chords = Chords(dict(_NOTHING), dict(_NOTHING), dict(_NOTHING), dict(_NOTHING))
         indices = float((self.batch * self.tables.pooling_factor).sum()) * itemsize(wires.index) / ranks
-        given = _chord(self._brought, max(indices, 1.0), 1.0)
+        given = _chord(partial(self._scaled, self._index(np.ones(ranks))), max(indices, 1.0), 1.0)
         for scope, homes in (("rank", ranks), ("node", layout.nodes), ("world", 1)):
             ends = columns / homes, 1.0 / homes
-            forward[scope] = _chord(partial(self._sent, scope, 1.0), *ends)
-            backward[scope] = _chord(partial(self._sent, scope, back), *ends)
-            there = _chord(partial(self._sent, scope, 1.0, last=True), *ends)
-            again = _chord(partial(self._sent, scope, back, last=True), *ends)
-            shared[scope] = there[0] + again[0], there[1] + again[1]
-            input_[scope] = given
+            works = self.forward(scope, 1.0)
+            there = _chord(partial(self._sent, works, 1.0), *ends)
+            again = there if back == 1.0 else _chord(partial(self._sent, works, back), *ends)
+            chords.input[scope], chords.forward[scope], chords.backward[scope] = given, there, again
+            if len(works) > 1:
+                there = _chord(partial(self._sent, works[-1:], 1.0), *ends)
+                again = there if back == 1.0 else _chord(partial(self._sent, works[-1:], back), *ends)
+            chords.shared[scope] = there[0] + again[0], there[1] + again[1]
         if self.train:
             held = float((self.tables.num_embeddings * self.tables.embedding_dim).sum())
-            probes = [max(held, 1.0) * itemsize(wires.dense_gradient) * f for f in (1e-3, 1e-2, 0.1, 1.0)]
-            reduce = 0.0, min(self._least([self.all_reduce(p)]) / p for p in probes)
-            backward["replica"] = shared["replica"] = reduce
-        return Chords(input_, forward, backward, shared)
+            most = max(held, 1.0) * itemsize(wires.dense_gradient)
+            chords.backward["replica"] = chords.shared["replica"] = _chord(self._reduced, most, 1.0)
+        return chords
 
-    def _sent(self, scope: str, times: float, columns: float, *, last: bool = False) -> float:
-        """Least seconds of an exchange of `times` x `columns`; or of its last step."""
-        works = self.forward(scope, times * columns)
-        return self._least(works[-1:] if last else works)
+    def _scaled(self, work: Work, sizes: Array) -> Array:
+        """Least seconds on any rank, (S,), of an exchange of so many times the bytes."""
+        if isinstance(work, AllToAll):
+            found = links_of_all_to_all(work, self.machine, sizes[:, None])
+        else:
+            assert isinstance(work, Collective)
+            found = price(replace(work, blocks=work.blocks * sizes[:, None]), self.machine)
+        return np.asarray(np.asarray(found.total).min(-1))
 
-    def _brought(self, bytes_: float) -> float:
-        return self._least([self._index(bytes_ * np.ones(self.layout.ranks))])
+    def _sent(self, works: list[Work], times: float, columns: Array) -> Array:
+        """Least seconds, (S,), of exchanges of one column in turn that carry `times` x `columns`."""
+        if times == 0.0:
+            return np.zeros(len(columns))
+        return np.asarray(sum(self._scaled(work, times * columns) for work in works))
+
+    def _reduced(self, bytes_: Array) -> Array:
+        """Least seconds, (S,), of an all-reduce by any of the algorithms that such sizes may be given: each law rises
+        with the bytes, and so does the least of them, which the choice between them may not."""
+        ends = {self.all_reduce(b).algorithm: self.all_reduce(b) for b in np.geomspace(bytes_[0], bytes_[-1], 65)}
+        one = [replace(work, blocks=work.blocks / work.blocks.sum(-1) / itemsize(work.dtype)) for work in ends.values()]
+        return np.asarray(np.min([self._scaled(work, bytes_) for work in one], axis=0))
 
     def _index(self, amounts: Array) -> Work:
         batch = self.local_batch.astype(np.float64)
         return AllToAll("world", OuterTraffic(batch / self.batch, amounts), self.plan.wires.index, self.layout)
 
-    def all_reduce(self, bytes_: float) -> Work:
+    def all_reduce(self, bytes_: float) -> Collective:
         """Of a dense gradient."""
         layout, dtype = self.layout, self.plan.wires.dense_gradient
         blocks = np.full(layout.ranks, bytes_ / itemsize(dtype) / layout.ranks)
         return Collective("all_reduce", "world", algorithms.all_reduce(layout, bytes_), blocks, dtype, layout)
-
-    def _least(self, works: list[Work]) -> float:
-        return float(sum(np.min(price(work, self.machine).total) for work in works))
 
     def shard(self, slot: _Slot) -> Placement:
         """One representative shard of every table."""
@@ -338,7 +359,11 @@ class Laws:
             ]
         whole = columns * size.element[:, 0] + (size.state_bytes[:, 0] if self.train else 0.0)
         held = {tier: rows * whole if tier == slot.tier else none for tier in placement.tiers}
-        held["hbm"] = held["hbm"] + sent + 2 * lookup.output_elements * itemsize(wires.lookup_forward)
+        held["hbm"] = (
+            held["hbm"] + self.input_copies * sent + 2 * lookup.output_elements * itemsize(wires.lookup_forward)
+        )
+        if self.train and scope == "replica":
+            held["hbm"] = held["hbm"] + rows * columns * itemsize(wires.dense_gradient)
         moves = none
         if slot.cached:
             fetched = self._fetched(slot.cached, placement, scope, blocks)
@@ -395,9 +420,10 @@ class Laws:
             device = device.model_copy(update={"l2_bandwidth": None})
         return replace(self.machine, device=device)
 
-    def terms(self) -> tuple[Terms, Array, Array, IntArray]:
-        """Terms (T, O), bytes and least bytes (T, O, tiers), shards per table (T, O), 0 where there is no option."""
-        rates, chords = self.exchange_rates(), self.chords()
+    def terms(self, *, bounded: bool = True) -> tuple[Terms, Array, Array, IntArray]:
+        """Terms (T, O), bytes and least bytes (T, O, tiers), shards per table (T, O), 0 where there is no option. Not
+        `bounded`: what exchanges cost at least is left out."""
+        rates, chords = self.exchange_rates(), self.chords if bounded else NO_CHORDS
         found = [self.of(slot, rates, chords) for slot in self.slots]
         dim = self.tables.embedding_dim
         count = np.stack(
@@ -423,19 +449,27 @@ class Laws:
         return Terms(local, exchange, moves, floors), np.stack([f.memory for f in found], axis=1), least, count
 
 
-_SAFE = 0.98
-"""Lines lie so much below a law at the sizes that are looked at: a law of whole rounds dips between them."""
+_SIZES, _LINES = 1024, 33
+"""Sizes at which a law is looked at, evenly by ratio, half as many evenly; and lines that are compared."""
 
 
-def _chord(seconds: Callable[[float], float], most: float, least: float) -> Chord:
-    """(a, b), a and b at least 0, with a + b x below `seconds(x)` from `least` to `most`: of the lines below it at
-    forty sizes, the one that is highest at the end, less 2 %."""
-    sizes = np.unique([*np.geomspace(least, most, 24), *np.linspace(least, most, 17)]) if most > least else [least]
-    times = np.array([seconds(float(x)) for x in sizes])
-    starts = np.linspace(0.0, float(times.min()), 25)
-    slopes = ((times - starts[:, None]) / np.asarray(sizes)).min(1)
+def _chord(seconds: Callable[[Array], Array], most: float, least: float) -> Chord:
+    """(a, b), a and b at least 0, with a + b x below `seconds(x)` from `least` to `most`: of the lines below it, the
+    one that is highest at the end.
+
+    Laws of exchanges rise with their bytes: every term of a protocol's price does, and the protocols that a library
+    still considers become fewer (`collectives.pricing`). So from one size that is looked at to the next a law is at
+    least what it is at the first, and a line that keeps below that step at its end keeps below the law between. Should
+    a law fall from one size to a later one after all, the steps are lowered to what it falls to.
+    """
+    sizes = np.unique([*np.geomspace(least, most, _SIZES), *np.linspace(least, most, _SIZES // 2)])
+    times = seconds(sizes)
+    steps = np.minimum.accumulate(times[::-1])[::-1]
+    ends = np.append(sizes[1:], sizes[-1])
+    starts = np.linspace(0.0, float(steps[0]), _LINES)
+    slopes = np.maximum(((steps - starts[:, None]) / ends).min(1), 0.0)
     best = int((starts + slopes * most).argmax())
-    return _SAFE * float(starts[best]), _SAFE * float(max(slopes[best], 0.0))
+    return float(starts[best]), float(slopes[best])
 
 
 def base_seconds(answer: Estimate, within: slice = slice(None)) -> Array:
@@ -474,17 +508,26 @@ def dense_link_seconds(answer: Estimate, stream: Stream) -> float:
     return float(sum(np.min(op.time) for op in dense))
 
 
-def options(design: Design) -> tuple[Options, Terms, Floor]:
-    """Options whose cost is all terms, the terms, and what proves that no estimate is lower."""
+def table_bytes(design: Design, answer: Estimate) -> float:
+    """HBM of a rank that tables may take: less what the plan reserves, what else is held throughout, and the peak of
+    what is not."""
+    routes = tuple(f"{route}." for route in ROUTES.values())
+    held = [
+        float(np.max(b.bytes))
+        for name, b in answer.program.buffers.items()
+        if b.tier == "hbm" and b.role not in LIVE_ROLES and not name.startswith(routes)
+    ]
+    room = capacities(design.system)["hbm"] * (1 - float(design.plan.memory_reserve))
+    return max(room - sum(held) - float(np.max(answer.memory["hbm"].parts["activation"])), 0.0)
+
+
+def options(design: Design, *, bounded: bool = True) -> tuple[Options, Terms, Floor | None]:
+    """Options whose cost is all terms, the terms, and, if `bounded`, what proves that no estimate is lower."""
     reference = estimate(design)
     laws = Laws(design, reference)
-    terms, memory, least, count = laws.terms()
-    fixed = laws.chords()
+    terms, memory, least, count = laws.terms(bounded=bounded)
     layout, room = design.layout, capacities(design.system)
-    tables = ("parameter", "optimizer_state", "input")
-    needs = reference.memory["hbm"]
-    held = sum((np.max(v) for k, v in needs.parts.items() if k not in (*tables, "reserved")), 0.0)
-    limits = {**room, "hbm": max(room["hbm"] * (1 - float(design.plan.memory_reserve)) - float(held), 0.0)}
+    limits = {**room, "hbm": laws.hbm}
     valid = count > 0
     shared = Options(
         laws.tables.names,
@@ -500,13 +543,15 @@ def options(design: Design) -> tuple[Options, Terms, Floor]:
         np.tile(list(limits.values()), (layout.ranks, 1)),
         tiers=tuple(room),
     )
+    if not bounded:
+        return shared, terms, None
     roomy = np.tile(list(room.values()), (layout.ranks, 1))
     chained = design.plan.collective_order == "fifo" and design.system.node.endpoint is None
     stream: Stream = "scale_out" if layout.nodes > 1 else "scale_up"
     floor = Floor(
         replace(shared, memory=least, limits=roomy),
         terms.floors,
-        fixed,
+        laws.chords,
         base_seconds(reference),
         between_exchanges(reference) if chained else None,
         dense_link_seconds(reference, stream),

@@ -16,6 +16,7 @@ from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
 from archmodel.parallel.placement import Placement
 from archmodel.parallel.plan import TablesPlan
+from archmodel.quantities import show
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
 from archmodel.search.options import NODE, RANK, Assignment, NoPlan, Options, memory_entry
@@ -34,8 +35,8 @@ _ROUTES: tuple[tuple[str, ...], ...] = (
     (*_NODE_KINDS, *_RANK_KINDS, "data_parallel"),
 )
 """Kinds that the first plans may use: every further route costs exchanges and kernels of its own."""
-_TRIALS = 32
-"""Plans tried without a budget."""
+_TRIALS, _FEWEST, _ALL = 32, 8, 32_000
+"""Plans tried without a budget, up to so many tables times ranks; of more, fewer, as the root of their number."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Weights:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan(Viewed):
     """The best plan found. `value` is its estimate's iteration time; no plan of these tables on these nodes is below
     `lower_bound`. `score` is what it was judged by: `value` itself unless weights say otherwise."""
@@ -75,6 +76,10 @@ class Plan(Viewed):
     tried: tuple[tuple[str, float], ...]
     interrupted: bool = False
     score: float = float("nan")
+
+    def __repr__(self) -> str:
+        found, bound = show(self.value, "seconds", 4), show(self.lower_bound, "seconds", 4)
+        return f"<Plan for {self.design.name!r}: {found}, at least {bound} (gap {100 * self.gap:.1f} %)>"
 
     @property
     def gap(self) -> float:
@@ -106,13 +111,14 @@ def plan(
     weights: Weights | None = None,
     limits: Limits | Restrictions | None = None,
     progress: Callable[[float, float, float], None] | None = None,
+    bounded: bool = True,
 ) -> Plan:
     """Place every table anew: kind, pieces, tier and ranks; dtypes and optimizers stay as the plan says.
 
     `budget` in seconds; without one, `trials` plans are tried and the answer is the same every time. Starts
     from the plan as written and from `auto`, so it is never worse than either (where they fit and keep the `limits`).
     `weights`: what to judge by, iteration time alone when left out. `progress` is called with seconds so far, value and
-    bound. Raises NoPlan when nothing fits.
+    bound. Not `bounded`: nothing is proven and the bound is 0, which takes less time. Raises NoPlan when nothing fits.
     """
     begin, cpu = time.perf_counter(), time.process_time()
     deadline = begin + budget if budget is not None else np.inf
@@ -132,7 +138,7 @@ def plan(
                 search.consider("as written", design)
             search.consider("auto", with_tables(search.design, {"default": _default(design)}))
             now = time.perf_counter()
-            search.run(now + (deadline - now) / (len(counts) - i), seed, trials)
+            search.run(now + (deadline - now) / (len(counts) - i), seed, trials, bounded=bounded)
     except KeyboardInterrupt:
         interrupted = True
     found = [s for s in finds if s.best is not None]
@@ -188,7 +194,7 @@ class _Search:
         self.first = before[0] if before else self
         self.unit: tuple[float, int] | None = None
 
-    def consider(self, name: str, candidate: Design) -> None:
+    def consider(self, name: str, candidate: Design) -> Estimate:
         """Estimate a candidate and keep it when it fits and is better."""
         answer = estimate(candidate)
         value = float(answer.iteration_time)
@@ -197,12 +203,13 @@ class _Search:
         self.tried.append((name, value if good else np.inf))
         if not good:
             self.refused[name] = broken or "does not fit"
-            return
+            return answer
         score = self._score(answer)
         if score < self.score:
             self.best, self.score = (candidate, answer), score
             if self.progress is not None:
                 self.progress(time.perf_counter() - self.begin, value, self.bound)
+        return answer
 
     def _score(self, answer: Estimate) -> float:
         if self.weights == Weights():
@@ -211,14 +218,15 @@ class _Search:
             self.first.unit = float(answer.iteration_time), self.first.design.system.nodes
         return self.weights.score(answer, *self.first.unit)
 
-    def run(self, deadline: float, seed: int, trials: int | None = None) -> None:
+    def run(self, deadline: float, seed: int, trials: int | None = None, *, bounded: bool = True) -> None:
         """Plans for several weights of the terms, then for weights near the best ones."""
-        shared, terms, floor = own.options(self.design)
+        shared, terms, floor = own.options(self.design, bounded=bounded)
         if not shared.names:
             return
-        if self.limits is not None:
-            shared, floor = self.limits.apply(shared), replace(floor, options=self.limits.apply(floor.options))
-        self.bound = floor.value
+        limited = (lambda options: options) if self.limits is None else self.limits.apply
+        shared = limited(shared)
+        if floor is not None:
+            self.bound = replace(floor, options=limited(floor.options)).value
         random = np.random.default_rng(seed)
         best_at, seen = np.ones(5), set()
         best_score = np.inf
@@ -228,7 +236,9 @@ class _Search:
         masks = [np.array([k in kinds for k in shared.kinds]) for kinds in _ROUTES]
         scales = {k: np.array([kind == k for kind in shared.kinds]) for k in ("data_parallel", "row_wise")}
         if trials is None:
-            trials = _TRIALS if np.isinf(deadline) else 10**9
+            size = max(len(shared.names) * shared.ranks, 1)
+            some = max(_FEWEST, min(_TRIALS, round(_TRIALS * (_ALL / size) ** 0.5)))
+            trials = some if np.isinf(deadline) else 10**9
         for i in range(trials):
             if time.perf_counter() > deadline:
                 return
@@ -260,7 +270,8 @@ class _Search:
             seen.add(key)
             self.pool.append(tables_of(self.design, shared, found.assignment))
             candidate = draft(self.design, self.pool[-1])
-            self.consider(f"routes {route}, weights " + ", ".join(f"{w:.2f}" for w in at), candidate)
+            answer = self.consider(f"routes {route}, weights " + ", ".join(f"{w:.2f}" for w in at), candidate)
+            shared = less_room(shared, answer)
             if self.score < best_score:
                 best_score, best_at, best_route = self.score, at, route
 
@@ -275,6 +286,15 @@ class _Search:
         picked = random.choice(names, min(len(names), int(random.integers(1, 4))), replace=False).tolist()
         tables = {**base, "assign": {**base["assign"], **{n: other[n] for n in picked}}}
         self.consider("crossed " + ", ".join(picked), draft(self.design, tables))
+
+
+def less_room(options: Options, answer: Estimate) -> Options:
+    """The options with as much less memory as a plan of them turned out to need beyond what there is."""
+    over = np.zeros(options.limits.shape[1])
+    for k, tier in enumerate(options.tiers):
+        need = answer.memory[tier]
+        over[k] = max(need.worst - float(np.min(np.asarray(need.capacity))), 0.0)
+    return replace(options, limits=np.maximum(options.limits - over, 0.0)) if over.any() else options
 
 
 def _default(design: Design) -> dict[str, Any]:

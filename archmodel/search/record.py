@@ -29,6 +29,8 @@ create table if not exists points (
     primary key (family, codes)) without rowid;
 create table if not exists plans (
     family integer not null, design blob not null, tables text not null, primary key (family, design)) without rowid;
+create table if not exists planned (
+    family integer not null, codes blob not null, design blob not null, primary key (family, codes)) without rowid;
 """
 
 
@@ -62,23 +64,38 @@ class Record:
                 found[codes] = Row(outputs, bool(fits), reason)
         return found
 
-    def write(self, family: int, keys: Sequence[bytes], rows: Sequence[Row], plans: Mapping[bytes, str]) -> None:
-        """Commits evaluations, and the plans of their designs by structural codes."""
+    def write(
+        self,
+        family: int,
+        keys: Sequence[bytes],
+        rows: Sequence[Row],
+        plans: Mapping[bytes, str],
+        planned: Mapping[bytes, bytes],
+    ) -> None:
+        """Commits evaluations, plans by their keys, and which plan each point that is planned anew has."""
         with self.connection:
             self.connection.executemany(
                 "insert or ignore into points values (?, ?, ?, ?, ?)",
                 [(family, key, r.outputs, r.fits, r.reason) for key, r in zip(keys, rows, strict=True)],
             )
-            self.connection.executemany(
-                "insert or ignore into plans values (?, ?, ?)", [(family, key, text) for key, text in plans.items()]
-            )
+            for table, found in (("plans", plans), ("planned", planned)):
+                self.connection.executemany(
+                    f"insert or ignore into {table} values (?, ?, ?)", [(family, *pair) for pair in found.items()]
+                )
 
     def plan(self, family: int, design: bytes) -> str | None:
-        """The plan of a design, JSON of `plan.tables`."""
+        """The plan under a key, JSON of `plan.tables`."""
         found = self.connection.execute(
             "select tables from plans where family = ? and design = ?", (family, design)
         ).fetchone()
         return None if found is None else str(found[0])
+
+    def plan_of(self, family: int, codes: bytes) -> str | None:
+        """The plan of a point."""
+        found = self.connection.execute(
+            "select design from planned where family = ? and codes = ?", (family, codes)
+        ).fetchone()
+        return None if found is None else self.plan(family, found[0])
 
     @property
     def count(self) -> int:

@@ -30,7 +30,7 @@ from archmodel.search.found import Found, Points, found_of
 from archmodel.search.pareto import front, hypervolume
 from archmodel.search.record import Record, SearchError, columns_of, opened, rows_of
 from archmodel.sweep.executors import Call, Evaluate, session
-from archmodel.sweep.job import PLAN, Columns, Job, Piece, packed
+from archmodel.sweep.job import PLAN, PLAN_OF, Columns, Job, Piece, packed
 from archmodel.sweep.prepare import described
 from archmodel.sweep.sweep import git_version
 
@@ -280,8 +280,8 @@ class _Search:
             for call, columns in evaluate(calls):
                 family = family_of[call.key]
                 mine = _keys(call.chunk, len(self.asked.axes))
-                plans = _plans(self.asked.jobs[family], mine, columns)
-                self.record.write(family, mine, rows_of(columns, self.asked.jobs[family].outputs), plans)
+                plans, planned = _plans(self.asked.jobs[family], mine, columns)
+                self.record.write(family, mine, rows_of(columns, self.asked.jobs[family].outputs), plans, planned)
                 for key in mine:
                     finished[key] = finished.get(key, 0) + 1
                 if self.progress is not None:
@@ -301,10 +301,11 @@ class _Search:
         if not keys:
             return []
         codes = np.frombuffer(b"".join(keys), dtype=np.float64).reshape(len(keys), -1)
-        groups: dict[bytes, list[bytes]] = {}
-        for key, row in zip(keys, codes, strict=True):
-            groups.setdefault(row[job.structural].tobytes(), []).append(key)
-        pieces: list[list[tuple[bytes, list[bytes]]]] = []
+        alone = [(row.tobytes(),) for row in codes[:, job.structural]]
+        groups: dict[tuple[bytes, ...], list[bytes]] = {}
+        for key, design in zip(keys, alone if job.replan is None else job.plan_keys(codes), strict=True):
+            groups.setdefault(design, []).append(key)
+        pieces: list[list[tuple[tuple[bytes, ...], list[bytes]]]] = []
         most = 1 if job.replan is not None else PIECE_DESIGNS
         for design, points in groups.items():
             for start in range(0, len(points), job.pass_points):
@@ -318,8 +319,9 @@ class _Search:
         name, bytes_ = self.packed[family]
         calls = []
         for number, piece in enumerate(pieces):
-            found = ((design, self.record.plan(family, design)) for design, _ in piece) if job.replan else ()
-            plans = tuple((design, text) for design, text in found if text is not None)
+            named = dict.fromkeys(key for design, _ in piece for key in design) if job.replan else {}
+            found = ((key, self.record.plan(family, key)) for key in named)
+            plans = tuple((key, text) for key, text in found if text is not None)
             calls.append(Call(name, bytes_, Piece(number, b"".join(k for _, part in piece for k in part), plans)))
         return calls
 
@@ -427,13 +429,10 @@ def _keys(chunk: Any, axes: int) -> list[bytes]:
     return [chunk.codes[i : i + width] for i in range(0, len(chunk.codes), width)]
 
 
-def _plans(job: Job, keys: list[bytes], columns: Columns) -> dict[bytes, str]:
-    """Plans of the designs of a piece."""
+def _plans(job: Job, keys: list[bytes], columns: Columns) -> tuple[dict[bytes, str], dict[bytes, bytes]]:
+    """Plans of a piece by their keys, and the key of each point's."""
     if job.replan is None:
-        return {}
-    found: dict[bytes, str] = {}
-    for key, text in zip(keys, columns[PLAN], strict=True):
-        if text is not None:
-            codes = np.frombuffer(key, dtype=np.float64)
-            found.setdefault(codes[job.structural].tobytes(), text)
-    return found
+        return {}, {}
+    planned = {key: of for key, of in zip(keys, columns[PLAN_OF], strict=True) if of is not None}
+    texts = zip(columns[PLAN_OF], columns[PLAN], strict=True)
+    return {of: text for of, text in texts if of is not None}, planned

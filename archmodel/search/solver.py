@@ -15,17 +15,26 @@ import numpy.typing as npt
 from numpy.random import Generator, default_rng
 
 from archmodel.quantities import Array
-from archmodel.search.bound import Bound, blame, lower_bound, relaxed
+from archmodel.search.bound import Bound, blame, lower_bound, prices, relaxed
 from archmodel.search.options import NODE, RANK, WORLD, Assignment, IntArray, Options, Solution
 
 _TRIALS = 48
 """Re-cuts tried in one step."""
-_STARTS = 2
-"""Starts without a banned scope that are lowered; of every other family, one."""
+_STARTS, _TIGHT_STARTS = 2, 4
+"""Starts without a banned scope that are lowered, and those where memory binds; of every other family, one."""
 _WIDE = 128
 """Cuts all narrower than this are left out of one family of starts."""
-_KICK_WORK = 1.6e7
+_WIDE_GAP, _WIDE_SIZE, _WIDE_KICKS, _MANY = 0.01, 20_000, 30, 5
+"""Gap from which the search looks further than near the relaxed problem's choices, tables times ranks up to which it
+does, and kicks that it adds where memory binds or where so many tables for every rank should balance."""
+_KICK_WORK = 4e6
 """Kicks without a budget, times tables, times ranks: at most this."""
+_LARGE = 0.2
+"""Share of a rank's memory from which shards are placed before all others, where memory binds."""
+_FALLBACKS = 8
+"""Options that find room, of a table whose own option does not, among which the best is taken."""
+_REFUSED, _CHAIN, _RELIEFS = 12, 6, 16
+"""Options refused for want of room that displace others, tables that one displaces at most, and ways tried for each."""
 _SHORT = 6
 """Options per table that a kick chooses from."""
 Progress = Callable[[float, float, float], None]
@@ -94,11 +103,12 @@ class State:
                 room &= self.held[:, k] <= self.o.limits[:, k] - memory[k]
         return np.asarray(room)
 
-    def where(self, t: int, slot: int) -> tuple[float, tuple[int, ...]] | None:
-        """Best homes of a table now: the largest touched load after it, and the homes; None when it does not fit."""
+    def where(self, t: int, slot: int, *, blind: bool = False) -> tuple[float, tuple[int, ...]] | None:
+        """Best homes of a table now: the largest touched load after it, and the homes; None when it does not fit.
+        `blind`: as if every rank had room."""
         cost, memory, scope = self.o.cost[t, slot], self.o.memory[t, slot], self.o.scope[slot]
         count = int(self.o.count[t, slot])
-        room = self.room(memory)
+        room = np.ones(self.o.ranks, dtype=bool) if blind else self.room(memory)
         if scope == WORLD:
             return (float(self.load.max() + cost), ()) if room.all() else None
         if scope == NODE:
@@ -138,19 +148,16 @@ class State:
         return Assignment(self.slot.copy(), tuple(self.homes))
 
 
-def construct(options: Options, slot: IntArray, *, by_memory: bool = False) -> State | None:
+def construct(options: Options, slot: IntArray, *, by_memory: bool = False, goal: float = 0.0) -> State | None:
     """Longest processing time first: shards on every rank, then on nodes, then on ranks. A table that finds no room
-    takes the cheapest other option that does. None when one finds none."""
+    takes another option that does, the cheapest of those that stay below `goal` if any do. None when one finds none."""
     state = State(options)
     index = np.arange(len(slot))
     scope, cost, memory = options.scope[slot], options.cost[index, slot], options.memory[index, slot]
     size = cost / max(float(cost.max(initial=0.0)), 1e-300)
     if by_memory:
-        share = (options.bytes[index, slot] / np.maximum(options.limits.sum(0), 1.0)).max(1) * options.ranks
-        size = (
-            size * float(cost.max(initial=0.0)) / max(float((options.work[index, slot]).sum()) / options.ranks, 1e-300)
-        )
-        size = np.maximum(size, share / options.members[index, slot])
+        share = (memory / np.maximum(options.limits.min(0), 1.0)).max(1)
+        size = np.where(share > _LARGE, 1.0 + share, size)
     world = np.flatnonzero(scope == WORLD)
     total = memory[world].sum(0)
     if (total <= options.limits.min(0)).all():
@@ -162,55 +169,74 @@ def construct(options: Options, slot: IntArray, *, by_memory: bool = False) -> S
         left = world.tolist()
     node, rank = np.flatnonzero(scope == NODE), np.flatnonzero(scope == RANK)
     order = left + node[np.argsort(-size[node], kind="stable")].tolist()
-    for t in order:
-        if not _place(state, t, int(slot[t])):
-            return None
-    return state if _ranks(state, rank[np.argsort(-size[rank], kind="stable")], slot) else None
+    if not all(_place(state, t, int(slot[t]), goal) for t in order):
+        return None
+    refused = _ranks(state, rank[np.argsort(-size[rank], kind="stable")], slot)
+    return state if all(_place(state, t, int(slot[t]), goal) for t in refused) else None
 
 
-def _place(state: State, t: int, slot: int) -> bool:
+def _place(state: State, t: int, slot: int, goal: float) -> bool:
+    """The option asked for, or else, of the cheapest ones that find room, the one that leaves the lowest top."""
     found = state.where(t, slot)
     if found is None:
+        best, tried, floor = (np.inf, np.inf), 0, max(state.value, goal)
         for other in np.argsort(state.o.work[t], kind="stable").tolist():
-            if np.isfinite(state.o.cost[t, other]) and (found := state.where(t, other)) is not None:
-                slot = other
+            if not np.isfinite(state.o.cost[t, other]) or tried == _FALLBACKS:
                 break
-        else:
+            if (there := state.where(t, other)) is not None:
+                tried += 1
+                rank = max(there[0], floor), float(state.o.work[t, other])
+                if rank < best:
+                    best, found, slot = rank, there, other
+                if rank[0] == floor:
+                    break
+        if found is None:
             return False
     state.put(t, slot, found[1])
     return True
 
 
-def _ranks(state: State, order: IntArray, slot: IntArray) -> bool:
-    """Single-rank shards by a heap of loads."""
+def _ranks(state: State, order: IntArray, slot: IntArray) -> list[int]:
+    """Single-rank shards, each on the rank of least load that has room; tables that find none are given back."""
     o = state.o
-    load, held = state.load.tolist(), state.held.tolist()
-    heap = [(v, r) for r, v in enumerate(load)]
+    heap = [(v, r) for r, v in enumerate(state.load.tolist())]
     heapq.heapify(heap)
-    limits = o.limits.tolist()
-    refused: list[int] = []
-    for t in order.tolist():
+    held, limits = state.held.tolist(), o.limits.tolist()
+    todo = order.tolist()
+    for i, t in enumerate(todo):
         s = int(slot[t])
         cost, memory, count = float(o.cost[t, s]), o.memory[t, s].tolist(), int(o.count[t, s])
-        skipped: list[tuple[float, int]] = []
-        homes: list[int] = []
-        while heap and len(homes) < count:
-            v, r = heapq.heappop(heap)
-            if all(h + m <= limit for h, m, limit in zip(held[r], memory, limits[r], strict=True)):
-                homes.append(r)
-            else:
-                skipped.append((v, r))
-        if len(homes) == count:
-            for r in homes:
-                load[r] += cost
-                held[r] = [h + m for h, m in zip(held[r], memory, strict=True)]
-            state.slot[t], state.homes[t] = s, tuple(homes)
-        else:
-            refused.append(t)
-        for item in [*skipped, *((load[r], r) for r in homes)]:
-            heapq.heappush(heap, item)
-    state.load, state.held = np.array(load), np.array(held).reshape(o.limits.shape)
-    return all(_place(state, t, int(slot[t])) for t in refused)
+        taken: list[tuple[float, int]] = []
+        while heap and len(taken) < count:
+            v, r = taken_now = heapq.heappop(heap)
+            if not all(h + m <= limit for h, m, limit in zip(held[r], memory, limits[r], strict=True)):
+                heapq.heappush(heap, taken_now)
+                break
+            taken.append((v, r))
+        if len(taken) < count:  # a heap is of no use where the emptiest ranks are full
+            for item in taken:
+                heapq.heappush(heap, item)
+            _settle(state, heap, held)
+            return [u for u in todo[i:] if not _as_asked(state, u, int(slot[u]))]
+        for v, r in taken:
+            held[r] = [h + m for h, m in zip(held[r], memory, strict=True)]
+            heapq.heappush(heap, (v + cost, r))
+        state.slot[t], state.homes[t] = s, tuple(r for _, r in taken)
+    _settle(state, heap, held)
+    return []
+
+
+def _settle(state: State, heap: list[tuple[float, int]], held: list[list[float]]) -> None:
+    for v, r in heap:
+        state.load[r] = v
+    state.held = np.array(held).reshape(state.o.limits.shape)
+
+
+def _as_asked(state: State, t: int, slot: int) -> bool:
+    found = state.where(t, slot)
+    if found is not None:
+        state.put(t, slot, found[1])
+    return found is not None
 
 
 class Shards:
@@ -322,13 +348,11 @@ def _shift(state: State, shards: Shards, s: int, here: int, there: int, width: i
 
 
 def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) -> bool:
-    """Another option for a table on the busiest rank, where that lowers the top: of those, the least total work."""
+    """Another option for a table on the busiest rank, where that lowers the top: of those, the least total work. Where
+    there is no room for any, others make room for one."""
     o = state.o
     limit = top * (1 - 1e-12)
-    here = [shards[RANK].table[shards[RANK].home == busiest], np.flatnonzero(o.scope[state.slot] == WORLD)]
-    if NODE in shards:
-        here.append(shards[NODE].table[shards[NODE].home == busiest // state.width])
-    tables = np.unique(np.concatenate(here))
+    tables = _tables_on(state, shards, busiest)
     if not len(tables):
         return False
     slot = state.slot[tables]
@@ -341,6 +365,7 @@ def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) ->
     after[np.arange(len(tables)), slot] = np.inf
     rise = np.where(after < limit, o.work[tables] - o.work[tables, slot][:, None], np.inf)
     order = np.argsort(rise, axis=None, kind="stable")[: min(_TRIALS, int((after < limit).sum()))]
+    refused: list[tuple[int, int]] = []
     for flat in order.tolist():
         i, other = divmod(flat, rise.shape[1])
         t = int(tables[i])
@@ -350,7 +375,65 @@ def _recut(state: State, shards: dict[int, Shards], busiest: int, top: float) ->
             state.put(t, other, found[1])
             return True
         state.put(t, *old)
+        if found is None:
+            refused.append((t, other))
+    return any(_displace(state, shards, t, other, limit) for t, other in refused[:_REFUSED])
+
+
+def _displace(state: State, shards: dict[int, Shards], t: int, slot: int, limit: float) -> bool:
+    """A table takes an option for which there is no room, and others that are in its way move or take options that
+    hold less there, each the least additional work; True when all keep below `limit`."""
+    trial = state.copy()
+    trial.take(t)
+    found = trial.where(t, slot, blind=True)
+    if found is None or found[0] >= limit:
+        return False
+    trial.put(t, slot, found[1])
+    moved = [t]
+    for _ in range(_CHAIN):
+        over = trial.held - state.o.limits
+        if not (over > 0).any():
+            state.load, state.held, state.slot, state.homes = trial.load, trial.held, trial.slot, trial.homes
+            return True
+        rank, tier = divmod(int((over / np.maximum(state.o.limits, 1.0)).argmax()), over.shape[1])
+        here = np.setdiff1d(_tables_on(state, shards, rank), moved)
+        freed = _relieve(trial, here, rank, tier, float(over[rank, tier]), limit)
+        if freed < 0:
+            return False
+        moved.append(freed)
     return False
+
+
+def _tables_on(state: State, shards: dict[int, Shards], rank: int) -> IntArray:
+    """Tables of which a rank holds a shard or a block."""
+    here = [shards[RANK].table[shards[RANK].home == rank], np.flatnonzero(state.o.scope[state.slot] == WORLD)]
+    if NODE in shards:
+        here.append(shards[NODE].table[shards[NODE].home == rank // state.width])
+    return np.unique(np.concatenate(here))
+
+
+def _relieve(state: State, here: IntArray, rank: int, tier: int, excess: float, limit: float) -> int:
+    """Frees bytes of a rank's tier, `excess` or what can be, by moving or re-cutting one of the tables `here`: which
+    one, -1 when none will do."""
+    o = state.o
+    slot = state.slot[here]
+    held = o.memory[here, slot, tier][:, None]
+    stays = (o.scope == WORLD) | ((o.scope == NODE) & (o.nodes == 1))
+    freed = held - np.where(stays, o.memory[here][:, :, tier], 0.0)
+    possible = (freed >= excess) & (o.cost[here] < limit)
+    if not possible.any():  # a part of it, then
+        possible = (freed > 0.2 * excess) & (o.cost[here] < limit)
+    rise = np.where(possible, o.work[here] - o.work[here, slot][:, None], np.inf)
+    for flat in np.argsort(rise, axis=None, kind="stable")[: min(_RELIEFS, int(possible.sum()))].tolist():
+        i, other = divmod(flat, rise.shape[1])
+        t = int(here[i])
+        old = state.take(t)
+        found = state.where(t, other)
+        if found is not None and found[0] < limit:
+            state.put(t, other, found[1])
+            return t
+        state.put(t, *old)
+    return -1
 
 
 @dataclass
@@ -394,10 +477,55 @@ def starts(options: Options, bound: Bound) -> list[tuple[IntArray, bool, int]]:
                     small = share_of_rank <= np.maximum(fill, smallest)[:, None]
                     limit = np.where(small & ~ban, limit, -1.0)
                     slot, price_of = relaxed(options, base, bound.multipliers * price, limit)
-                    if np.isfinite(price_of).all() and slot.tobytes() not in seen:
-                        seen.add(slot.tobytes())
-                        result += [(slot, by, family) for by in ((False, True) if crowded else (False,))]
+                    if not np.isfinite(price_of).all():
+                        continue
+                    for choice in (slot, filled(options, slot, limit)) if tight and share == 1.0 else (slot,):
+                        if choice.tobytes() not in seen:
+                            seen.add(choice.tobytes())
+                            result += [(choice, by, family) for by in ((False, True) if crowded else (False,))]
     return result
+
+
+def filled(options: Options, slot: IntArray, limit: Array) -> IntArray:
+    """Options (T,) with the memory that they leave put to use, most work saved for a share of it first: prices alone
+    treat equal tables alike. `limit`: most cost of an option, (T, O) or so."""
+    index, total = np.arange(len(slot)), np.maximum(options.limits.sum(0), 1.0)
+    left = total - options.bytes[index, slot].sum(0)
+    saved = options.work[index, slot][:, None] - options.work
+    more = options.bytes - options.bytes[index, slot][:, None]
+    useful = (saved > 0) & (options.cost <= limit) & (more <= left).all(2)
+    worth = np.where(useful, saved / np.maximum((more / total).max(2), 1e-9), 0.0)
+    found, done = slot.copy(), np.zeros(len(slot), dtype=bool)
+    first = np.flatnonzero(useful)
+    if len(first) > (most := 4 * len(slot)):
+        first = np.sort(first[np.argpartition(-worth.ravel()[first], most)[:most]])
+    for flat in first[np.argsort(-worth.ravel()[first], kind="stable")].tolist():
+        t, other = divmod(flat, worth.shape[1])
+        if not done[t] and (more[t, other] <= left).all():
+            found[t], done[t] = other, True
+            left = left - more[t, other]
+    return found
+
+
+def wide_starts(options: Options, value: float) -> list[IntArray]:
+    """Options (T,) for where memory binds and the bound is far: the relaxed problem's choices when shards may cost
+    what the best plan's rank does, or anything, with bytes priced anew for each, spread by ever smaller shards."""
+    limits = np.maximum(options.limits.min(0), 1.0)
+    share_of_rank = (options.memory / limits).max(2)
+    smallest = np.where(np.isfinite(options.cost), share_of_rank, np.inf).min(1)
+    found: dict[bytes, IntArray] = {}
+    for most in (value, float(np.max(options.cost, where=np.isfinite(options.cost), initial=value))):
+        multipliers = prices(options, most)
+        if not multipliers.any() and not (options.memory > 0.5 * limits).any():
+            continue
+        for price in (1.0, 1.5):
+            for fill in (1.0, 0.25, 0.1):
+                small = share_of_rank <= np.maximum(fill, smallest)[:, None]
+                limit = np.where(small, np.maximum(most, options.cost.min(1))[:, None], -1.0)
+                slot, price_of = relaxed(options, most, multipliers * price, limit)
+                if np.isfinite(price_of).all():
+                    found.setdefault(slot.tobytes(), slot)
+    return list(found.values())
 
 
 def _possible(options: Options, ban: npt.NDArray[np.bool_]) -> bool:
@@ -427,18 +555,23 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
 
     try:
         begun: list[tuple[float, int, int, State]] = []
+        built, index = np.inf, np.arange(len(options.names))
         for slot, by_memory, family in starts(options, bound):
-            state = construct(options, slot, by_memory=by_memory)
+            if options.work[index, slot].sum() > built * options.ranks:  # its mean is above what stands already
+                continue
+            state = construct(options, slot, by_memory=by_memory, goal=goal)
             if state is not None:
                 begun.append((state.value, len(begun), family, state))
+                built = min(built, state.value)
         begun += [(s.value, len(begun) + i, -1, s) for i, s in enumerate(_resumed(options, p) for p in extra or [])]
         if not begun:
             begun = [(s.value, 0, 0, s) for s in _last_resort(options)]
         begun.sort(key=lambda b: (b[1] > 0, *b[:2]))  # the relaxed problem's own choice first
         tried: dict[int, int] = {}
+        most = _TIGHT_STARTS if bound.multipliers.any() and effort.rounds is None else _STARTS
         for _, _, family, state in begun:
             tried[family] = tried.get(family, 0) + 1
-            if tried[family] > (1 if family > 0 else _STARTS):
+            if tried[family] > (1 if family > 0 else most):
                 continue
             keep(state)
             improve(state, deadline, floor=goal)
@@ -446,7 +579,21 @@ def solve(options: Options, effort: Effort | None = None, extra: list[Assignment
             if state.value <= goal:
                 break
         assert best is not None
-        _kicks(options, best.copy(), keep, effort, deadline, goal)
+        rounds = _rounds(options) if effort.rounds is None else effort.rounds
+        _kicks(options, best.copy(), keep, rounds, effort.seed, deadline, goal)
+        if effort.rounds is None:
+            far = best.value > bound.value * (1 + _WIDE_GAP)
+            small = len(options.names) * options.ranks <= _WIDE_SIZE
+            wide = wide_starts(options, best.value) if far and small else []
+            for slot in wide:
+                state = construct(options, slot, goal=goal)
+                if state is not None and time.perf_counter() < deadline:
+                    improve(state, deadline, floor=goal)
+                    keep(state)
+            many = best.value > bound.value * (1 + _WIDE_GAP)
+            many &= len(options.names) >= _MANY * options.ranks
+            more = 10**9 if effort.budget is not None else _WIDE_KICKS if wide or many else 0
+            _kicks(options, best.copy(), keep, more, effort.seed + 1, deadline, goal)
     except KeyboardInterrupt:
         interrupted = True
         if best is None:
@@ -481,20 +628,23 @@ def _last_resort(options: Options) -> list[State]:
     return [state]
 
 
+def _rounds(options: Options) -> int:
+    """Kicks that the size of a problem is worth."""
+    tables = len(options.names)
+    return min(max(6, tables // 6), 100, max(4, int(_KICK_WORK / (tables * options.ranks))))
+
+
 def _kicks(
-    options: Options, state: State, keep: Callable[[State], None], effort: Effort, deadline: float, goal: float
+    options: Options,
+    state: State,
+    keep: Callable[[State], None],
+    rounds: int,
+    seed: int,
+    deadline: float,
+    goal: float,
 ) -> None:
     """Iterated local search: re-place a few tables of busy and idle ranks, lower again, keep what is no worse."""
-    tables, random = len(options.names), default_rng(effort.seed)
-    rounds = (
-        effort.rounds
-        if effort.rounds is not None
-        else (
-            10**9
-            if effort.budget is not None
-            else min(max(6, tables // 6), 100, max(4, int(_KICK_WORK / (tables * options.ranks))))
-        )
-    )
+    tables, random = len(options.names), default_rng(seed)
     short = np.argsort(options.work, axis=1, kind="stable")[:, :_SHORT].tolist()
     for _ in range(rounds if tables > 1 else 0):
         if state.value <= goal or time.perf_counter() > deadline:

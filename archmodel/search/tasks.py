@@ -26,6 +26,8 @@ class Constraint:
     sharding_types: tuple[str, ...] | None = None
     compute_kernels: tuple[str, ...] | None = None
     min_partition: int | None = None
+    load_factor: float | None = None
+    is_weighted: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,10 +183,11 @@ def options(task: Task, kinds: Sequence[str] | None = None) -> Options:
     rows, dim = task.rows.astype(np.float64), task.dim.astype(np.float64)
     cpu = topology.compute_device == "cpu"
     model_parallel = ("fused",) if cpu else KERNELS
+    caching, weighted = _cached_and_weighted(task)
     slots, costs, bytes_ = [], [], []
     for kind, columns, count, valid in _slots(task, wanted):
         kernels = ("dense",) if kind == "data_parallel" else model_parallel
-        rates = np.array([[tr.bandwidth(k, topology.compute_device)] for k in kernels])
+        rates = np.stack([np.broadcast_to(tr.bandwidth(k, topology.compute_device, caching), tables) for k in kernels])
         members = {WORLD: topology.world_size, NODE: topology.local_world_size, RANK: 1}[_SCOPE.get(kind, RANK)]
         if kind == "data_parallel":
             members = 1
@@ -198,7 +201,7 @@ def options(task: Task, kinds: Sequence[str] | None = None) -> Options:
             task.pooling,
             kernel_bandwidth=rates,
             element=task.element,
-            weighted=task.weighted,
+            weighted=weighted,
         ).total
         io = tr.shard_io(kind, topology, task.batch, wide, task.pooling, task.element)
         for k, kernel in enumerate(kernels):
@@ -212,6 +215,7 @@ def options(task: Task, kinds: Sequence[str] | None = None) -> Options:
                 element=task.element,
                 optimizer=task.optimizer,
                 device=topology.compute_device,
+                caching=caching,
             )
             slots.append(_Slot(kind, kernel, columns, count, valid))
             costs.append(np.where(valid, perf[k], np.inf))
@@ -244,6 +248,14 @@ def options(task: Task, kinds: Sequence[str] | None = None) -> Options:
         np.stack(bytes_, axis=1),
         np.broadcast_to(np.array(limit), (topology.world_size, 2)).copy(),
     )
+
+
+def _cached_and_weighted(task: Task) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """Share of every table that a cache of it holds, and whether its lookups have weights, (T,)."""
+    none = Constraint()
+    of = [task.constraints.get(name, none) for name in task.names]
+    caching = [tr.CACHING_RATIO if c.load_factor is None else c.load_factor for c in of]
+    return np.array(caching, dtype=np.float64), np.array([task.weighted or c.is_weighted for c in of], dtype=bool)
 
 
 def _constrain(task: Task, slots: Sequence[_Slot], cost: Array) -> None:

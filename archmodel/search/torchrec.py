@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from archmodel.quantities import Array
+from archmodel.quantities import Array, Num
 
 _GIB_PER_S = 1024**3 / 1000.0  # bytes per millisecond
 INTRA_NODE = 600 * _GIB_PER_S
@@ -92,15 +92,16 @@ class Storage:
     ssd: Array
 
 
-def bandwidth(kernel: str, device: str = "cuda") -> float:
-    """Bytes per ms at which a compute kernel reads tables."""
+def bandwidth(kernel: str, device: str = "cuda", caching: Num = CACHING_RATIO) -> Num:
+    """Bytes per ms at which a compute kernel reads tables; `caching`: share of a table that its cache holds."""
     if device == "cpu":
         return {"dense": 0.5 * DDR_BANDWIDTH, "fused": DDR_BANDWIDTH}[kernel]
+    if kernel == "fused_uvm_caching":
+        return (caching * HBM_BANDWIDTH + (1 - caching) * HBM_TO_DDR) / 10
     return {
         "dense": 0.5 * HBM_BANDWIDTH,
         "fused": HBM_BANDWIDTH,
         "fused_uvm": HBM_TO_DDR / 10,
-        "fused_uvm_caching": (CACHING_RATIO * HBM_BANDWIDTH + (1 - CACHING_RATIO) * HBM_TO_DDR) / 10,
         "key_value": SSD_BANDWIDTH,
     }[kernel]
 
@@ -123,18 +124,19 @@ def perf(
     columns: Array,
     pooling: Array,
     *,
-    kernel_bandwidth: Array | float,
+    kernel_bandwidth: Num,
     element: float = 4.0,
-    weighted: bool = False,
+    weighted: bool | npt.NDArray[np.bool_] = False,
 ) -> Perf:
-    """Times of a shard `columns` wide. `kernel_bandwidth` may carry a leading axis over kernels."""
+    """Times of a shard `columns` wide. `kernel_bandwidth` may carry a leading axis over kernels; `weighted`: whether
+    lookups have weights."""
     world, local, hosts = topology.world_size, topology.local_world_size, topology.hosts
     indices, pooled = inputs(pooling, batch)
     bw = np.asarray(kernel_bandwidth)
     wire = topology.between(world, local)
     columns = np.asarray(columns, dtype=np.float64)
     zero = np.zeros(np.broadcast_shapes(np.shape(indices), np.shape(columns)))
-    scale = 2.0 if weighted else 1.0
+    scale = np.where(weighted, 2.0, 1.0)
     penalty: Array | float = 1.0
     distributed = np.ceil(indices * world * INDEX_BYTES) / wire
     if kind in ("table_wise", "column_wise", "table_column_wise"):
@@ -172,7 +174,7 @@ def perf(
         bwd_comms = reduce + table * DATA_PARALLEL_KERNELS / bw
         distributed = zero
     compute = (read + lookup + out) * penalty / bw
-    backward = compute * 2 * 1 + compute * WEIGHTED_KERNEL if weighted else compute * 2
+    backward = np.where(weighted, compute * 2 * 1 + compute * WEIGHTED_KERNEL, compute * 2)
     shape = np.shape(compute)
     return Perf(
         compute,
@@ -204,15 +206,16 @@ def storage(
     element: float = 4.0,
     optimizer: float = 0.0,
     device: str = "cuda",
+    caching: Num = CACHING_RATIO,
 ) -> Storage:
-    """Bytes of a shard of `shard_rows` x `columns` of a table of `rows` x `dim`. `optimizer`: state per table byte."""
-    whole = np.asarray(rows, dtype=np.float64) * dim * element
+    """Bytes of a shard of `shard_rows` x `columns` of a table of `rows` x `dim`. `optimizer`: state per table byte;
+    `caching`: share of a table that its cache holds."""
     elements = np.maximum(np.asarray(rows, dtype=np.float64) * dim, 1.0)
     part = shard_rows * columns
     held = shard_rows * columns > 0
     io = np.where(held, io, 0.0)
     zero = np.zeros(np.shape(io))
-    tensor = np.ceil(whole * part / elements)
+    tensor = np.ceil(part * element)
     state = np.ceil(tensor * optimizer)
     if device == "cpu":
         return Storage(zero, tensor + state + io, zero)
@@ -220,9 +223,11 @@ def storage(
         return Storage(tensor + state + io, zero, zero)
     if kernel == "fused_uvm":
         return Storage(io, tensor + state, zero)
-    aux = np.ceil(shard_rows * (CACHE_ROW_BYTES + CACHED_ROW_BYTES * CACHING_RATIO))
+    aux = np.ceil(shard_rows * (CACHE_ROW_BYTES + caching * CACHED_ROW_BYTES))
     if kernel == "fused_uvm_caching":
-        cached = np.ceil(np.round(whole * CACHING_RATIO) * part / elements)
+        share = np.round(np.asarray(rows, dtype=np.float64) * dim * element * caching)
+        # products are beyond 2^53, and TorchRec's are of whole numbers
+        cached = np.ceil((share.astype(np.longdouble) * part / elements).astype(np.float64))
         return Storage(cached + np.ceil(cached * optimizer) + io + aux, tensor + state, zero)
     return Storage(io, zero, tensor + state + aux)
 

@@ -49,7 +49,13 @@ def validate(
         model = cls.model_validate(strip(tree, keep=keep), context={"file": not python})
     except ValidationError as error:
         spots = [_Spot.of(details, tree, cls) for details in error.errors(include_url=False)]
-        found += [problem for spot in _settled(spots) for problem in spot.problems()]
+        unread = tuple(p.field.removesuffix("use") for p in found if p.field.rpartition(".")[2] == "use")
+        found += [
+            problem
+            for spot in _settled(spots)
+            if not (spot.details["type"] == "missing" and spot.path.startswith(unread))  # the file may well hold it
+            for problem in spot.problems()
+        ]
         raise DesignError(found) from None
     if found:
         raise DesignError(found)

@@ -48,26 +48,28 @@ KEPT_JOBS = 4
 """Jobs that a worker process keeps."""
 
 
-PLAN = "plan"
-"""Column of the tables' plans, where designs are planned anew."""
+PLAN, PLAN_OF = "plan", "plan_of"
+"""Columns of the tables' plans and of their keys, where designs are planned anew."""
 
 
 @dataclass(frozen=True)
 class Replan:
     """How the tables of every design are placed anew: by so many tried plans, or for so many seconds (which another
-    machine, or the same one on another day, uses for other plans)."""
+    machine, or the same one on another day, uses for other plans), and for so many values of its numeric axes."""
 
     trials: int | None = None
     seconds: float | None = None
     seed: int = 0
+    cells: int = 1
 
 
 @dataclass(frozen=True)
 class Job:
     """A base design, the points, and what is written down of each; `pass_points` and `chunk_points` cut the work.
 
-    `follows`: fields that follow the axes. `replan`: each design's tables are placed anew, for the values that the base
-    design has of numeric axes.
+    `follows`: fields that follow the axes. `replan`: each design's tables are placed anew, once for the values that the
+    base design has of numeric axes, and once for each combination of `anchors`: (axis, codes) of the numeric axes that
+    plans depend on. A point takes the faster of two plans, the first and that for the anchors nearest to it.
     """
 
     design: Design
@@ -77,6 +79,23 @@ class Job:
     chunk_points: int = 1
     follows: tuple[Follow, ...] = ()
     replan: Replan | None = None
+    anchors: tuple[tuple[int, tuple[float, ...]], ...] = ()
+
+    def cells(self, codes: Array) -> Array:
+        """The anchors nearest to points, (points, anchored axes): by ratio, or by difference where one is not above
+        zero; of two as near, the lower."""
+        found = np.empty((len(codes), len(self.anchors)))
+        for i, (axis, values) in enumerate(self.anchors):
+            at, grid = codes[:, axis, None], np.array(values)
+            above = (grid > 0).all() and (at > 0).all()
+            away = np.abs(np.log(at / grid)) if above else np.abs(at - grid)
+            found[:, i] = grid[away.argmin(1)]
+        return found
+
+    def plan_keys(self, codes: Array) -> list[tuple[bytes, bytes]]:
+        """Of each point, the keys of the two plans that it may take."""
+        first, cells = codes[:, self.structural], self.cells(codes)
+        return [(a.tobytes(), a.tobytes() + b.tobytes()) for a, b in zip(first, cells, strict=True)]
 
     @property
     def structural(self) -> list[int]:
@@ -104,7 +123,7 @@ def sizes(space: Space, width: int) -> tuple[int, int]:
 
 class Piece(NamedTuple):
     """Points that are given one by one: their codes, (points, axes) float64 as bytes, and plans that are known of their
-    designs, as (structural codes as bytes, JSON of `plan.tables`)."""
+    designs, as (key, JSON of `plan.tables`)."""
 
     number: int
     codes: bytes
@@ -135,19 +154,13 @@ class Worker:
     def rows(self, number: npt.NDArray[np.int64], codes: Array) -> Columns:
         """The columns of points by their numbers and codes, in the order of their numbers."""
         job = self.job
-        table = _Table.of(len(number), job.outputs)
-        if job.replan is not None:
-            table.columns[PLAN] = np.full(len(number), None, dtype=object)
-        structural = job.structural
-        for rows in _groups(codes[:, structural]):
-            base = self.design(structural, codes[rows[0]])
-            if job.replan is not None:
-                table.columns[PLAN][rows] = self.plans.get(codes[rows[0], structural].tobytes())
-            if isinstance(base, str):
-                table.fail(rows, base)
+        table = _Table.of(len(number), job.outputs, planned=job.replan is not None)
+        for rows in _groups(codes[:, job.structural]):
+            if job.replan is None:
+                self.fill(table, self.design(codes[rows[0]]), codes, rows)
                 continue
-            for begin in range(0, len(rows), job.pass_points):
-                self.evaluate(table, base, codes, rows[begin : begin + job.pass_points])
+            for part in _groups(job.cells(codes[rows])):
+                self.replanned(table, codes, rows[part])
         order = np.argsort(number, kind="stable")
         columns: Columns = {"point": number[order]}
         for i, axis in enumerate(job.space.axes):
@@ -156,34 +169,64 @@ class Worker:
             columns[name] = column[order]
         return columns
 
-    def design(self, structural: list[int], codes: Array) -> Design | str:
-        """The compiled design of a point, or why there is none."""
-        key = codes[structural].tobytes()
-        if key in self.compiled:
-            self.compiled.move_to_end(key)
-            return self.compiled[key]
+    def fill(self, table: _Table, base: Design | str, codes: Array, rows: npt.NDArray[np.int64]) -> None:
+        """Points of one design, a pass at a time."""
+        if isinstance(base, str):
+            table.fail(rows, base)
+            return
+        for begin in range(0, len(rows), self.job.pass_points):
+            self.evaluate(table, base, codes, rows[begin : begin + self.job.pass_points])
+
+    def replanned(self, table: _Table, codes: Array, rows: npt.NDArray[np.int64]) -> None:
+        """Points of one design and cell, each under the faster of its plans."""
+        codes, every = codes[rows], np.arange(len(rows), dtype=np.int64)
+        texts: list[str | None] = []
+        for key, cell in zip(self.job.plan_keys(codes[:1])[0], (None, self.job.cells(codes[:1])[0]), strict=True):
+            base = self.design(codes[0], key, cell)
+            text = self.plans.get(key)
+            if texts and (text is None or text in texts):
+                break
+            texts.append(text)
+            trial = _Table.of(len(rows), self.job.outputs, planned=True)
+            self.fill(trial, base, codes, every)
+            trial.columns[PLAN][:], trial.columns[PLAN_OF][:] = text, None if text is None else key
+            table.take(rows, trial, every if cell is None else np.flatnonzero(trial.period < table.period[rows]))
+
+    def design(self, codes: Array, key: bytes | None = None, cell: Array | None = None) -> Design | str:
+        """The compiled design of a point, or why there is none; planned anew for the numbers of the base design, or of
+        a `cell`, under `key`."""
+        structural = self.job.structural
+        named = codes[structural].tobytes() if key is None else key
+        if named in self.compiled:
+            self.compiled.move_to_end(named)
+            return self.compiled[named]
         found: Design | str
         try:
             found = designed(self.job, structural, codes)
-            if self.job.replan is not None:
-                found = self.planned(key, found)
+            if key is not None:
+                found = self.planned(key, found, cell)
             found.program  # noqa: B018  lowered here, once
         except Exception as error:  # whatever a point's model trips over is that point's result
             found = one_line(error)
-        self.compiled[key] = found
+        self.compiled[named] = found
         if len(self.compiled) > COMPILED:
             self.compiled.popitem(last=False)
         return found
 
-    def planned(self, key: bytes, design: Design) -> Design:
+    def planned(self, key: bytes, design: Design, cell: Array | None) -> Design:
         """The design with its tables placed anew, or as `plans` knows it."""
         from archmodel.search.planner import plan, with_tables
 
-        how = self.job.replan
+        job, how = self.job, self.job.replan
         assert how is not None
         if key not in self.plans:
-            as_it_is = followed(self.job.follows, design.spec, {})
-            found = plan(design.with_(as_it_is), how.seconds, seed=how.seed, trials=how.trials)
+            numbers: dict[str, Any] = {}
+            if cell is not None:
+                axes = (job.space.axes[axis] for axis, _ in job.anchors)
+                numbers = {axis.path: float(code) for axis, code in zip(axes, cell, strict=True)}
+            numbers |= followed(job.follows, design.spec, numbers)
+            changed = design.with_(numbers) if numbers else design
+            found = plan(changed, how.seconds, seed=how.seed, trials=how.trials, bounded=False)
             if found.interrupted:
                 raise KeyboardInterrupt
             self.plans[key] = json.dumps(found.tables())
@@ -221,6 +264,7 @@ class Worker:
             known = np.True_ if table.outputs[name].always else fits & finite
             table.columns[name][rows] = np.nan if value is None else np.where(known, value, np.nan)
         table.columns["fits"][rows] = fits & finite
+        table.period[rows] = np.where(fits & finite, period, np.inf)
         if not fits.all():
             why = "; ".join(_overflow(need) for need in answer.memory.values() if not np.all(need.fits))
             table.columns["reason"][rows[~fits]] = f"does not fit: {why}"
@@ -262,13 +306,21 @@ class _Table:
 
     outputs: dict[str, Output]
     columns: Columns
+    period: Array
 
     @classmethod
-    def of(cls, points: int, names: tuple[str, ...]) -> _Table:
+    def of(cls, points: int, names: tuple[str, ...], *, planned: bool = False) -> _Table:
         columns: Columns = {name: np.full(points, np.nan) for name in names}
         columns["fits"] = np.zeros(points, dtype=bool)
-        columns["reason"] = np.full(points, None, dtype=object)
-        return cls({name: output(name) for name in names}, columns)
+        for name in ("reason", PLAN, PLAN_OF) if planned else ("reason",):
+            columns[name] = np.full(points, None, dtype=object)
+        return cls({name: output(name) for name in names}, columns, np.full(points, np.inf))
+
+    def take(self, rows: npt.NDArray[np.int64], other: _Table, which: npt.NDArray[np.int64]) -> None:
+        """Takes the points `which` of another table of `rows`."""
+        for name, column in self.columns.items():
+            column[rows[which]] = other.columns[name][which]
+        self.period[rows[which]] = other.period[which]
 
     def fail(self, rows: npt.NDArray[np.int64], reason: str) -> None:
         self.columns["reason"][rows] = reason

@@ -82,7 +82,33 @@ def job_of(
 ) -> Job:
     """A job over points of these axes that are given one by one."""
     in_pass, in_chunk = sizes(Space(axes, "random", PASS_POINTS), _width(design))
-    return Job(design, Space(axes, "random", 0), outputs, in_pass, in_chunk, follows, replan)
+    anchors = () if replan is None else anchors_of(axes, replan.cells)
+    return Job(design, Space(axes, "random", 0), outputs, in_pass, in_chunk, follows, replan, anchors)
+
+
+UNPLANNED = ("watts", "joules", "joules_per_byte", "joules_per_flop", "joules_per_sample", "usd", "usd_per_joule")
+"""Dimensions of what changes no time, so no plan."""
+
+
+def anchors_of(axes: tuple[Axis, ...], most: int) -> tuple[tuple[int, tuple[float, ...]], ...]:
+    """(axis, codes) that plans are made for, `most` combinations: every value of the numeric axes that plans depend on
+    while there are so few, else fewer of the longest axes, evenly from end to end (by ratio, of what is not a list)."""
+    mine = [i for i, axis in enumerate(axes) if axis.numeric and axis.dimension not in UNPLANNED]
+    values = {i: None if (held := axes[i].values) is None else tuple(sorted(set(map(float, held)))) for i in mine}
+    counts = {i: most if (held := values[i]) is None else len(held) for i in mine}
+    while math.prod(counts.values()) > most:
+        longest = max(counts, key=lambda i: (counts[i], values[i] is None))
+        counts[longest] -= 1
+    return tuple((i, _spread(axes[i], values[i], counts[i])) for i in mine)
+
+
+def _spread(axis: Axis, values: tuple[float, ...] | None, count: int) -> tuple[float, ...]:
+    if values is not None:
+        at = np.linspace(0, len(values) - 1, count) if count > 1 else np.array([(len(values) - 1) // 2])
+        return tuple(values[i] for i in np.unique(at.round().astype(np.int64)))
+    space = np.geomspace if axis.low > 0 else np.linspace
+    found = space(axis.low, axis.high, count) if count > 1 else space(axis.low, axis.high, 3)[1:2]
+    return tuple(map(float, found))
 
 
 def _width(design: Design) -> int:

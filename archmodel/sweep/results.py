@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ LOWER_IS_BETTER = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Results(Mapping[str, Column], Viewed):
     """Columns by name: `point`, every axis, every output, `fits` and `reason` (None where there is an answer).
 
@@ -37,8 +37,11 @@ class Results(Mapping[str, Column], Viewed):
     outputs: tuple[str, ...]
     units: Mapping[str, str]
     meta: Mapping[str, Any]
-    held: Columns = field(repr=False)
+    held: Columns
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<Results: {self.points:,} points over {', '.join(self.inputs)}; {len(self.outputs)} outputs>"
 
     @cached_property
     def names(self) -> tuple[str, ...]:

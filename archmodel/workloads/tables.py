@@ -81,13 +81,14 @@ class Tables:
         """Elements of all tables together."""
         return int(sum(int(r) * int(d) for r, d in zip(self.num_embeddings, self.embedding_dim, strict=True)))
 
-    def expected_unique(self, samples: float) -> Array:
-        """Expected distinct rows of every table in a batch of `samples`, shape (T,)."""
-        unique = np.zeros(len(self))
-        draws = self.pooling_factor * samples
+    def expected_unique(self, samples: float, which: npt.NDArray[np.int64] | None = None) -> Array:
+        """Expected distinct rows of every table, or of those in `which`, in a batch of `samples`; shape (T,)."""
+        wanted = slice(None) if which is None else which
+        rows, draws = self.num_embeddings[wanted].astype(np.float64), self.pooling_factor[wanted] * samples
+        unique = np.zeros(len(rows))
         for i, distribution in enumerate(self.distributions):
-            mine = self.distribution_of == i
-            unique[mine] = distribution.expected_unique(self.num_embeddings[mine].astype(np.float64), draws[mine])
+            mine = self.distribution_of[wanted] == i
+            unique[mine] = distribution.expected_unique(rows[mine], draws[mine])
         return unique
 
     @classmethod

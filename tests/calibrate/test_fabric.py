@@ -12,6 +12,8 @@ from archmodel.calibrate.fabric import calibrate_network, constants_of
 from archmodel.calibrate.network import CalibrationError
 from archmodel.cli import commands
 from archmodel.network import SCALE_OUT, SCALE_UP
+from archmodel.report.html.calibration import fabric_page
+from archmodel.report.html.figure import Figure
 from archmodel.source import read, strip, validate
 from tests.calibrate import logs
 from tests.calibrate.logs import written
@@ -38,8 +40,11 @@ def test_four_logs_of_a_node(node_logs: list[Path], tmp_path: Path) -> None:
     fabric = validate(SCALE_UP.resolve("switch"), strip(tree))
     for name, value in constants_of(fabric).items():
         assert value == pytest.approx(found.constants[name], rel=1e-3), name
-    assert len(found.figure().data) == 8
-    assert {found.figure().layout.xaxis.type, found.figure().layout.yaxis.type} == {"log"}
+    page = fabric_page(found)
+    (figure,) = page.sections[0].blocks
+    assert isinstance(figure, Figure)
+    assert [len(trace["x"]) for trace in figure.data] == [7] * 4
+    assert f"mean absolute error {100 * found.error:.1f} %" in figure.takeaway
 
 
 def test_what_the_logs_do_not_show_is_kept_and_said(node_logs: list[Path]) -> None:

@@ -16,6 +16,9 @@ from archmodel.calibrate.gpu import Calibration, calibrate_gpu, datasheet
 from archmodel.components import Gpu
 from archmodel.components.gemm import Constants
 from archmodel.errors import ArchmodelError, DesignError
+from archmodel.report.html.calibration import MOST_MARKS, gpu_page
+from archmodel.report.html.figure import Figure
+from archmodel.report.html.table import Table
 
 DAY = datetime.date(2026, 1, 31)
 TRUE = Constants(0.93, 0.88, 0.71, 44.0, 2200.0, 900.0, 2600.0, 2900.0, 0.7, 0.3)
@@ -119,9 +122,18 @@ def test_a_device_file_with_the_block_is_the_calibrated_gpu(calibration: Calibra
 
 def test_residuals_and_figure_hold_every_row(calibration: Calibration, measured: Path) -> None:
     assert sum(record["rows"] for record in calibration.residuals()) == len(measured.read_text().splitlines()) - 1
-    assert [len(trace.x) for trace in calibration.figure().data] == [
-        record["rows"] for record in calibration.residuals()
+    page = gpu_page(calibration)
+    (figure,) = page.sections[0].blocks
+    assert isinstance(figure, Figure)
+    assert [len(trace["x"]) for trace in figure.data] == [
+        min(record["rows"], MOST_MARKS) for record in calibration.residuals()
     ]
+    for trace, one in zip(figure.data, calibration.fits, strict=True):
+        if len(one.rows) <= MOST_MARKS:
+            assert trace["y"] == pytest.approx(1.0 + one.errors)
+    (table,) = page.sections[2].blocks
+    assert isinstance(table, Table)
+    assert len(table.rows) == sum(record["rows"] for record in calibration.residuals())
 
 
 def test_the_same_table_gives_the_same_block(calibration: Calibration, measured: Path) -> None:

@@ -49,9 +49,62 @@ def test_older_columns(tmp_path: Path) -> None:
         ("float     sum      -1    66.20   15.84   27.72      0      N/A     N/A     N/A    N/A", 1),
     ):
         log = read_log(written(tmp_path, "all_reduce_perf.log", f"     1048576        262144     {tail}\n"))
-        assert len(log.rows[0].time) == times
+        assert sum(np.isfinite(log.rows[0].time)) == times
         assert log.rows[0].time[0] == pytest.approx(66.2e-6)
         assert log.size() == 8  # from 27.72 / 15.84 = 2 (n - 1) / n
+
+
+def test_in_place_alone_is_not_taken_for_out_of_place(tmp_path: Path) -> None:
+    tail = "float     sum      -1      N/A     N/A     N/A    N/A    65.80   15.94   27.89      0"
+    log = written(tmp_path, "all_reduce_perf.log", f"     1048576        262144     {tail}\n")
+    assert read_logs([log], in_place=True)[0].time.tolist() == [pytest.approx(65.8e-6)]
+    with pytest.raises(CalibrationError, match=":1  has no out-of-place time; try with --in-place"):
+        read_logs([log])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_files_that_other_systems_write(tmp_path: Path, encoding: str) -> None:
+    """A mark of the byte order, lines that end in two characters."""
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    file = tmp_path / "run.log"
+    file.write_bytes(mark + logs.a100("all_gather").replace("\n", "\r\n").encode(encoding))
+    assert len(read_log(file).rows) == 7
+
+
+def test_rows_that_are_not_written_plainly(tmp_path: Path) -> None:
+    """Exponents, wrong values not counted; a GPU that older versions list without its group."""
+    text = logs.a100("all_reduce").replace("1169.10", "1.1691e+03").replace("      0 ", "    N/A ")
+    log = read_log(written(tmp_path, "run.log", text.replace("Group  0 ", "")))
+    assert log.rows[-1].time == pytest.approx((1169.1e-6, 1169.1e-6))
+    assert log.size() == 8
+
+
+@pytest.mark.parametrize("end", [44, 60, 70, 110])
+def test_a_log_that_was_cut(tmp_path: Path, end: int) -> None:
+    lines = logs.a100("all_reduce").splitlines(keepends=True)
+    with pytest.raises(CalibrationError, match=r"run.log:20 .* 8 are due"):
+        read_log(written(tmp_path, "run.log", "".join(lines[:19]) + lines[19][:end]))
+
+
+def test_runs_that_do_not_belong_together(tmp_path: Path) -> None:
+    """The same collective twice, processes that did not find each other, other GPUs, one rank, ranks left out."""
+    run = logs.a100("all_reduce")
+    rank0 = next(line for line in run.splitlines(keepends=True) if "Rank  0" in line)
+    alone = run.replace("Rank  0", "Rank x0", 1)
+    other = logs.a100("all_gather").replace("A100-SXM4-80GB", "H100 80GB HBM3")
+    header = "# all_reduce_perf\n"
+    for text, message in (
+        (run + run, r":31  lists rank 0 again: a second run"),
+        (rank0 + run, r":6  lists rank 0 again: a second run, or processes that did not find each other"),
+        (alone, "lists ranks 0 to 7, but not rank 0"),
+        (header + logs.devices(1, "NVIDIA A100-SXM4-80GB") + GOOD, "is a run of one rank"),
+        (header + logs.devices(9, "NVIDIA A100-SXM4-80GB", 2) + GOOD, "9 ranks on 2 hosts, unevenly"),
+    ):
+        with pytest.raises(CalibrationError, match=message):
+            read_logs([written(tmp_path, "run.log", text)])
+    files = [written(tmp_path, "a.log", run), written(tmp_path, "b.log", other)]
+    with pytest.raises(CalibrationError, match=r"b.log  ran on NVIDIA H100 80GB HBM3, .*a.log on NVIDIA A100"):
+        read_logs(files)
 
 
 def test_a_size_of_nothing_is_left_out(tmp_path: Path) -> None:
@@ -92,5 +145,5 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
 
 def test_a_row_without_the_column_asked_for(tmp_path: Path) -> None:
     line = "     1048576        262144     float     sum      -1    66.20   15.84   27.72      0\n"
-    with pytest.raises(CalibrationError, match=":1  has no in-place column"):
+    with pytest.raises(CalibrationError, match=":1  has no in-place time; try without --in-place"):
         read_logs([written(tmp_path, "all_reduce.log", line)], in_place=True)

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from archmodel import catalogue, source
 from archmodel.calibrate import network
 from archmodel.calibrate.fabric import constants_of
 from archmodel.calibrate.network import CalibrationError, Measurements, in_node, in_nodes, predict
-from archmodel.network import Nic, Switch
+from archmodel.network import SCALE_UP, Nic, RailClos, Switch, build_topology
+from archmodel.source import strip
 from tests.collectives.machines import component
 
 BANDWIDTH = 400e9
@@ -109,6 +111,45 @@ def test_catalogue_of_generations_never_measured() -> None:
     for name, value in h100.items():
         expected = value * 0.74 / 0.85 if name == "in_network.fraction" else value
         assert b200[name] == pytest.approx(expected, rel=2e-3), name
+
+
+NEXT = """
+use: fabrics/nvswitch_h100.yaml
+name: next
+note: transferred
+gpus: {value: 16, source: announced, status: assumed}
+clock: {value: 1.06, source: boost clocks, status: assumed}
+bandwidth: {value: 1.2 TB/s, source: announced, status: assumed}
+copy_bandwidth: {value: 3.472 TB/s, source: as on H100, status: assumed}
+"""
+
+
+def test_a_generation_by_yaml_alone_is_the_transferred_one(tmp_path: Path) -> None:
+    """A file that names the nearest generation, its links and its clock gives what `transferred` gives."""
+    (tmp_path / "next.yaml").write_text(NEXT, encoding="utf-8")
+    tree = strip(source.read(tmp_path / "next.yaml", catalogue=catalogue.directory()))
+    written = source.validate(SCALE_UP.resolve("switch"), tree)
+    assert isinstance(written, Switch)
+    h100 = component("fabrics/nvswitch_h100.yaml")
+    moved = network.switch(network.transferred(constants_of(h100), 1.06), 1.2e12, 0.313)
+    measured = table(
+        ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), (2, 4, 8), np.geomspace(512, 2.0**33, 40)
+    )
+    np.testing.assert_allclose(predict(in_node(written), measured), predict(in_node(moved), measured), rtol=2e-3)
+    assert constants_of(written) == pytest.approx(network.transferred(constants_of(h100), 1.06), rel=1e-3)
+
+
+def test_clocks_of_dimensions_and_of_networks_are_their_own() -> None:
+    ring = {"kind": "ring", "gpus": 4, "link_bandwidth": 1e9, "latency": 1e-6, "clock": 2.0}
+    block = {"dimensions": {"a": ring, "b": {**ring, "clock": 1.0}}}
+    t = build_topology(SCALE_UP.resolve("dimensions").model_validate(block), ranks_per_node=16)
+    assert [d.latency for d in t.dimensions] == [0.5e-6, 1e-6]
+    clos = RailClos.model_validate(
+        {"latency": 6e-6, "clock": 1.5, "protocols": {"simple": {"base": 3e-6, "direct_base": 3e-6}}}
+    )
+    nodes = build_topology(Switch(bandwidth=1e11), ranks_per_node=2, nodes=2, nic=Nic(bandwidth=1e10), scale_out=clos)
+    assert nodes.scale_out is not None and nodes.scale_out.protocols is not None
+    assert (nodes.scale_out.latency, nodes.scale_out.protocols["simple"].base) == (4e-6, 2e-6)
 
 
 def test_constants_are_spelled_with_units() -> None:

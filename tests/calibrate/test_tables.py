@@ -147,6 +147,21 @@ def test_tasks_that_cannot_be_planned(folder: Path, model: Path, task: str, code
     assert message in done.output
 
 
+def test_tables_are_cut_by_columns_when_asked(folder: Path, model: Path) -> None:
+    whole = json.loads(plan(folder, model, "--json").stdout)
+    done = plan(folder, model, "--json", "--min-partition", "16")
+    assert done.exit_code == 0, done.output
+    cut = json.loads(done.stdout)
+    assert cut["value"] <= whole["value"] * (1 + 1e-12) and cut["feasible"]
+    entries = json.loads((folder / "tasks.json").read_text())["tasks"]
+    dims = {t["name"]: t["dim"] for task in entries if task["name"] == "all" for t in task["tables"]}
+    for name, entry in cut["plan"].items():
+        widths = [shard["shard_sizes"][1] for shard in entry["shards"]]
+        assert sum(widths) == dims[name] and (len(widths) == 1 or min(widths) >= 16)
+        assert len(widths) == len(entry["ranks"])
+    assert plan(folder, model, "--min-partition", "16", "--planner", "dim").exit_code == 2
+
+
 @pytest.mark.parametrize("document", ["[]", "3", '{"tasks": [3]}', '{"tasks": {}}', "{}"])
 def test_files_that_hold_no_tasks(model: Path, tmp_path: Path, document: str) -> None:
     (tmp_path / "tasks.json").write_text(document)
@@ -161,7 +176,7 @@ def test_files_that_hold_no_tasks(model: Path, tmp_path: Path, document: str) ->
         (["--cost", "learned"], "--cost learned needs --model FILE"),
         (["--cost", "learned", "--model", "m", "--tasks", "t"], "--cost learned needs"),
         (["d.yaml", "--cost", "learned", "--model", "m", "--tasks", "t", "--task", "a"], "--cost learned needs"),
-        (["d.yaml", "--cost", "learned", "--model", "m", "--planner", "dim"], "places whole tables"),
+        (["d.yaml", "--cost", "learned", "--model", "m", "--planner", "dim"], "takes no constraints"),
         (["d.yaml", "--model", "m"], "give a design file"),
         (["--cost", "torchrec", "--model", "m", "--tasks", "t", "--task", "a"], "--cost torchrec plans a task"),
     ],

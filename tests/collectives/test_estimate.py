@@ -300,8 +300,18 @@ def test_what_cannot_be_priced_is_named() -> None:
     with pytest.raises(CollectiveError, match="all_to_all_v"):
         estimate(t, "all_to_all", blocks=np.ones(16))
     for bad in (-1.0, np.nan, np.inf, np.array([1.0, -1.0])):
-        with pytest.raises(CollectiveError, match="finite and 0 or more"):
+        with pytest.raises(CollectiveError, match=r"is negative|not a finite number"):
             price(t, "all_reduce", "ring", bad)
+    with pytest.raises(CollectiveError, match="furlongs"):
+        estimate(t, "all_reduce", per_rank_input_bytes="3 furlongs")
+
+
+def test_sizes_may_be_text_and_lists() -> None:
+    t = topology(8, 2)
+    whole = estimate(t, "all_reduce", per_rank_input_bytes="1 MiB").time
+    assert whole == estimate(t, "all_reduce", per_rank_input_bytes=2**20).time
+    both = estimate(t, "all_reduce", per_rank_input_bytes=[1024.0, 2**20]).time
+    assert both[1] == whole
 
 
 def test_sizes_are_named() -> None:

@@ -19,6 +19,7 @@ from archmodel.collectives.link_load import price_link_load
 from archmodel.collectives.link_load_endpoint import IDEAL, Endpoint
 from archmodel.collectives.link_load_shared import Request, members_of, together
 from archmodel.network import SCALE_UP, Nic, RailClos, Switch, Topology, build_topology
+from tests.collectives.machines import machine
 
 MIB = 2.0**20
 GIB = 2.0**30
@@ -241,6 +242,46 @@ def test_tensor_and_data_parallel_groups() -> None:
         together(t, [Request("all_reduce", "tree", 1e9)])
 
 
+# --- unequal messages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "hierarchical"])
+@pytest.mark.parametrize(
+    "t",
+    [one("ring", 6), one("switch", 5), several(fabric("ring", 4), fabric("switch", 3)), machine("nvswitch_h100", 8, 4)],
+)
+def test_equal_messages_listed_pair_by_pair_cost_the_same(t: Topology, algorithm: str) -> None:
+    """In one chunk: who sends what is known before, so that phases are not pipelined."""
+    groups: list[Any] = ["world"] if t.nodes == 1 else ["world", [0, 1, 8, 9, 16, 17]]
+    for group in groups:
+        n = t.ranks if group == "world" else len(group)
+        listed = estimate(
+            t, "all_to_all", algorithm, pair_bytes=np.full((n, n), 1e6), group=group, fidelity="link_load"
+        )
+        equal = estimate(
+            t, "all_to_all", algorithm, per_rank_input_bytes=n * 1e6, group=group, fidelity="link_load", chunks=1
+        )
+        assert listed.time == pytest.approx(equal.time, rel=1e-12)
+        assert {k: v for k, v in listed.wire_bytes.items() if v} == pytest.approx(
+            {k: v for k, v in equal.wire_bytes.items() if v}
+        )
+
+
+def test_unequal_messages_wait_for_the_busiest_link() -> None:
+    """Everybody sends to rank 0 of a switch: its link takes them one after the other. On a ring messages between far
+    ranks pass the links of others."""
+    to_one = np.zeros((8, 8))
+    to_one[1:, 0] = 1e6
+    fan_in = estimate(one("switch", 8, bandwidth=1e9, latency=0), "all_to_all", pair_bytes=to_one, fidelity="link_load")
+    assert fan_in.time == pytest.approx(7e-3)
+    across = np.zeros((8, 8))
+    across[0, 3] = across[1, 4] = across[2, 5] = 1e6
+    ring = estimate(one("ring", 8, bandwidth=1e9, latency=0), "all_to_all", pair_bytes=across, fidelity="link_load")
+    assert ring.time == pytest.approx(3e-3)  # all three pass the link from 2 to 3
+    nothing = estimate(one("ring", 8), "all_to_all", pair_bytes=np.zeros((8, 8)), fidelity="link_load")
+    assert nothing.time == 0.0
+
+
 # --- limits and invariants ------------------------------------------------------------------------------------
 
 EVERY = [
@@ -313,6 +354,7 @@ def test_chunks_cost_latency_only_on_one_dimension_and_pay_on_several() -> None:
 
 
 def test_latency_may_differ_between_dimensions_by_any_factor() -> None:
+    """astra-sim 137, 370: chunks that wait for each other for ever."""
     for slow in (0.0, 500e-9, 50e-6, 1.0):
         grid = several(fabric("ring", 4), fabric("ring", 4, latency=slow))
         assert np.isfinite(seconds(grid, "all_reduce", "hierarchical", 1e6, chunks=16))

@@ -8,7 +8,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from archmodel import collectives
+from archmodel import catalogue, collectives, load
+from archmodel import estimate as estimate_design
 from archmodel.collectives import CollectiveError, estimate
 from archmodel.collectives.kinds import SERVES
 from archmodel.errors import ArchmodelError
@@ -142,7 +143,7 @@ def test_a_pair_on_two_nodes_pays_for_the_interface() -> None:
 
 
 def test_kinds_of_fabrics_say_what_blocks() -> None:
-    """astra-sim 139, 268, 294: nobody can tell what a bandwidth means. Each class and field says it."""
+    """astra-sim 268, 294: nobody can tell what a bandwidth means. Each class and field says it."""
     for fabric in (Switch, FullyConnected, RailClos):
         assert fabric.__doc__
         for field in fabric.model_fields.values():
@@ -150,6 +151,20 @@ def test_kinds_of_fabrics_say_what_blocks() -> None:
                 assert field.description
     assert "per direction" in str(Switch.model_fields["bandwidth"].description)
     assert "per direction" in str(FullyConnected.model_fields["link_bandwidth"].description)
+
+
+def test_more_devices_share_the_work_and_one_clock_tells_the_time() -> None:
+    """astra-sim 139: compute took as long on more devices. SimAI 181: two outputs gave two times."""
+    base = load(catalogue.find("resnet50_torus3d_4x4x4"))
+    few, many = (estimate_design(base.with_({"system.nodes": n, "system.scale_out.sizes": [n, 1]})) for n in (2, 8))
+    for a, b in zip(few.ops, many.ops, strict=True):
+        if "compute" in a.op.streams and a.op.phase == "forward":
+            assert float(b.op.work.flops().max()) == pytest.approx(float(a.op.work.flops().max()) / 4)
+            assert float(b.time.max()) <= float(a.time.max())
+        np.testing.assert_allclose(a.end - a.start, a.time, rtol=1e-9, atol=1e-15)
+    assert max(float(op.end.max()) for op in few.ops) - min(float(op.start.min()) for op in few.ops) == pytest.approx(
+        float(few.latency)
+    )
 
 
 def test_names_that_nobody_knows() -> None:

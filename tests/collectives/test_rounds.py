@@ -75,3 +75,47 @@ def test_never_below_the_links(fabric: str, kind: str, n: int, size: float) -> N
     t = machine(fabric, n)
     result = estimate(t, kind, per_rank_input_bytes=size)
     assert float(result.time) >= float(result.wire_bytes["scale_up"]) / float(t.scale_up.bandwidth)
+
+
+FITTED_OR_NOT = [
+    (name, n) for name in ("nvswitch_a100", "nvswitch_h100", "nvswitch_b200", "pcie_gen4") for n in (2, 3, 4, 8)
+]
+KINDS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+
+
+@pytest.mark.parametrize(("fabric", "n"), FITTED_OR_NOT)
+@pytest.mark.parametrize("kind", KINDS)
+def test_sizes_that_were_never_fitted(fabric: str, n: int, kind: str) -> None:
+    """512 B to 8 GiB, hardly any a power of two: more is never faster, never above the wire, and between two choices of
+    the library (algorithm, protocol, one round more of its channels) time grows no faster than size."""
+    t = machine(fabric, n)
+    sizes = np.unique(np.round(np.geomspace(512, 2.0**33, 1500)))
+    r = estimate(t, kind, per_rank_input_bytes=sizes)
+    time = np.asarray(r.time)
+    assert (np.diff(time) >= 0).all()
+    assert (np.asarray(r.wire_bytes["scale_up"]) / float(t.scale_up.bandwidth) <= time).all()
+    chosen = np.stack([np.broadcast_to(np.asarray(x), time.shape) for x in (r.algorithm, r.protocol)])
+    block = np.asarray(r.wire_bytes["scale_up"]) / np.maximum(np.asarray(r.steps["scale_up"]), 1)
+    rounds = np.where(chosen[1] == "ll", np.ceil(block / (24 * LINE)), 0)
+    same = (chosen[:, 1:] == chosen[:, :-1]).all(0) & (rounds[1:] == rounds[:-1])
+    growth = time[1:] / time[:-1] / (sizes[1:] / sizes[:-1])
+    assert (growth[same] <= 1 + 1e-12).all()
+    switches = (chosen[:, 1:] != chosen[:, :-1]).any(0)
+    assert switches.sum() <= 4  # each choice holds over one range of sizes
+    assert same.mean() > 0.95
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_sizes_between_nodes(kind: str, nodes: int) -> None:
+    """p4de: the same over four interfaces a node."""
+    t = machine("nvswitch_a100", 8, nodes, "efa_400g", "100 Gbit/s", per_node=4)
+    assert t.scale_out is not None
+    sizes = np.unique(np.round(np.geomspace(1, 2.0**33, 1500)))
+    r = estimate(t, kind, per_rank_input_bytes=sizes)
+    time = np.asarray(r.time)
+    assert (np.diff(time) >= 0).all()
+    for d in t.dimensions:
+        assert (np.asarray(r.wire_bytes[d.name]) / float(d.bandwidth) <= time * (1 + 1e-12)).all()
+    growth = time[1:] / time[:-1] / (sizes[1:] / sizes[:-1])
+    assert np.quantile(growth, 0.99) <= 1

@@ -11,7 +11,7 @@ import pytest
 from archmodel import catalogue, source
 from archmodel.components import DEVICES, Breakdown, Device, Gpu
 from archmodel.components.processor import KernelConstants, Launch
-from archmodel.errors import ArchmodelError, DesignError
+from archmodel.errors import ArchmodelError, DesignError, QuantityError
 from archmodel.memory.tier import MemoryTier
 from archmodel.quantities import Num
 
@@ -28,6 +28,17 @@ def test_gemm_time_is_a_float_for_scalars_and_an_array_for_arrays(device: Load) 
     assert isinstance(one, float)
     assert many.shape == (2,)
     assert many[1] == pytest.approx(one)
+
+
+@pytest.mark.parametrize("name", ["a100_sxm_80gb", "xeon_8480c", "tpu_v4"])
+@pytest.mark.parametrize("bad", [-1, float("nan"), np.array([4, -1]), "four", True])
+def test_gemm_time_refuses_sizes_that_are_none(device: Load, name: str, bad: Any) -> None:
+    for at in range(3):
+        sizes = [64, 64, 64]
+        sizes[at] = bad
+        with pytest.raises(QuantityError):
+            device(name).gemm_time(*sizes, dtype="bf16")
+    assert device(name).gemm_time([64, 128], 64, 64, dtype="bf16").shape == (2,)
 
 
 def test_a_device_must_answer_everything() -> None:

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from archmodel import catalogue, estimate, load
 from archmodel.components.endpoints import Ideal
-from archmodel.estimate.contention import makespan, shares, simulate_point
-from archmodel.estimate.sharing import Shared, simulate
+from archmodel.estimate.contention import TOGETHER, makespan, shares, simulate_point
+from archmodel.estimate.sharing import Shared, simulate, stacked
+from archmodel.estimate.sharing_points import simulate_points
 from archmodel.estimate.timeline import run
 from archmodel.program import Collective, Elementwise, Layout, Op, Program
 
@@ -142,6 +143,35 @@ def test_lifo_needs_the_first_layer_first():
     assert lifo < fifo
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**31), lifo=st.booleans(), turns=st.booleans(), spread=st.sampled_from([0.0, 0.1, 1.0]))
+def test_points_followed_together_are_the_points_one_by_one(seed, lifo, turns, spread):
+    """Number by number, ties of events included (`spread` 0: whole seconds)."""
+    rng = np.random.default_rng(seed)
+    p, points = data_parallel(int(rng.integers(2, 6))), int(rng.integers(1, 8))
+
+    def some(low, high):
+        return rng.integers(low, high, (points, 1)) + spread * rng.random((points, 1))
+
+    kernels = [i for i, op in enumerate(p.ops) if "compute" in op.streams]
+    collectives = [i for i in range(len(p.ops)) if i not in kernels]
+    shared = Shared(
+        tuple(some(0, 4) for _ in p.ops),
+        {i: {j: some(1, 3) for j in collectives} for i in kernels if rng.random() < 0.7},
+        {j: {i: some(1, 3) for i in kernels if rng.random() < 0.7} for j in collectives},
+        takes_turns=turns,
+    )
+    found = simulate_points(p, shared, lifo)
+    expected = stacked([simulate(p, shared.at(i), lifo=lifo) for i in range(points)], (points,))
+    two = simulate_points(p, shared, lifo, iterations=2).period
+    assert two.tolist() == [float(simulate(p, shared.at(i), lifo=lifo, iterations=2).period) for i in range(points)]
+    np.testing.assert_array_equal(found.period, expected.period)
+    np.testing.assert_array_equal(found.latency, expected.latency)
+    for name in ("times", "start", "previous_end"):
+        for ours, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 # --- designs -------------------------------------------------------------------------------------------------------
 
 
@@ -185,10 +215,26 @@ def test_parts_add_up_and_contention_is_one():
     assert any("contention" in op.breakdown.parts for op in answer.ops)
 
 
-def test_points_give_what_scalars_give():
-    rates = np.array([16e9, 64e9, 128e9])
-    together = estimate(changed(STUDY, dma_bandwidth=rates)).iteration_time
-    alone = [estimate(changed(STUDY, dma_bandwidth=float(r))).iteration_time for r in rates]
+@pytest.mark.parametrize("count", [3, 2 * TOGETHER])
+@pytest.mark.parametrize("always", [True, False])
+def test_points_give_what_scalars_give(count, always):
+    rates = np.geomspace(8e9, 128e9, count)
+    together = estimate(changed(STUDY, dma_bandwidth=rates, always=always))
+    alone = [estimate(changed(STUDY, dma_bandwidth=float(r), always=always)) for r in rates]
+    assert together.iteration_time == pytest.approx([e.iteration_time for e in alone], rel=1e-12)
+    for i, op in enumerate(together.ops):
+        for k, one in enumerate(alone):
+            np.testing.assert_allclose(op.start[k], one.ops[i].start, rtol=1e-12)
+
+
+def test_points_of_memory_bandwidth_slow_kernels_by_their_own():
+    """What is left of memory differs from point to point."""
+    design = load(catalogue.find(STUDY)).with_(
+        {"system.node.endpoint": {"kind": "sm_driven", "copy_width": 64.0, "sms": 6}}
+    )
+    rates = np.linspace(400e9, 1.2e12, TOGETHER)
+    together = estimate(design.with_({"system.node.gpu.hbm.bandwidth": rates})).iteration_time
+    alone = [estimate(design.with_({"system.node.gpu.hbm.bandwidth": float(r)})).iteration_time for r in rates]
     assert together == pytest.approx(alone, rel=1e-12)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archmodel.execute.embedding import Bags, Shard, gradient_rows
+from archmodel.execute.embedding import gradient_rows
 from archmodel.execute.run import run_plan
+from archmodel.execute.shards import Bags, Shard
 from archmodel.parallel.lower import lower
 from archmodel.parallel.plan import Plan
 from archmodel.parallel.resolve import PlanError

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from archmodel.collectives import flows
 from archmodel.collectives.kinds import SERVES
-from archmodel.collectives.link_load import halving_doubling_messages
 from archmodel.execute import collectives, rooted
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.formats import rounded
@@ -160,37 +159,6 @@ def test_overlapping_groups_take_turns() -> None:
             values = values | collectives.all_reduce(run.net, members, part, cut, "halving_doubling", "fp32")
     for found in values.values():
         np.testing.assert_array_equal(found, run.total)
-
-
-class Edges(Network):
-    """Elements sent over every ordered pair."""
-
-    def send(self, source: int, target: int, values: np.ndarray, dtype: str) -> None:  # type: ignore[type-arg]
-        edges = self.__dict__.setdefault("edges", {})
-        edges[source, target] = edges.get((source, target), 0) + values.size
-        super().send(source, target, values, dtype)
-
-
-@pytest.mark.parametrize("n", range(1, 34))
-@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
-def test_halving_doubling_pairs_ranks_as_link_load_does(kind: str, n: int) -> None:
-    """Edge by edge: what the executor sends from each rank to each other is what `link_load` puts on the links."""
-    net = Edges(Layout(1, n), lambda *_: None, lambda values, _: values)
-    members, blocks = list(range(n)), [5] * n
-    data = {r: np.arange(5.0 * n) + r for r in members}
-    if kind == "all_gather":
-        collectives.all_gather(net, members, {r: data[r][:5] for r in members}, "halving_doubling", "fp32")
-    else:
-        call = getattr(collectives, kind)
-        call(net, members, data, blocks, "halving_doubling", "fp32")
-    flows_of: dict[tuple[int, int], float] = {}
-    for source, target, share in halving_doubling_messages(kind, n):
-        for s, t, x in zip(source.tolist(), target.tolist(), share.tolist(), strict=True):
-            flows_of[s, t] = flows_of.get((s, t), 0.0) + x * 5 * n
-    edges = net.__dict__.get("edges", {})
-    assert edges.keys() == flows_of.keys()
-    for pair, elements in edges.items():
-        assert elements == pytest.approx(flows_of[pair], rel=1e-12), pair
 
 
 def test_point_to_point() -> None:

@@ -45,6 +45,15 @@ def test_every_gradient_equals_finite_differences(name: str) -> None:
     assert max(row.difference for row in rows) < SLOPE / 10
 
 
+def test_gradients_that_rounding_hides_are_not_called_wrong() -> None:
+    """Behind a layer of small weights the first layers' gradients are near the rounding of the loss over the step."""
+    model, workload = model_of("cat"), WORKLOADS["cat"]
+    model.dense["top_1.weight"] *= 1e-8
+    batch = inputs(draw(workload, 1, 0, 0))
+    assert 0.0 < np.abs(model.gradients(batch).dense["bottom_0.weight"]).max() < 1e-9
+    assert max(row.difference for row in slopes(model, batch, workload.table_arrays.names, 5, 0)) <= SLOPE
+
+
 def test_a_wrong_gradient_is_seen() -> None:
     model, workload = model_of("dcnv2"), WORKLOADS["dcnv2"]
     right = model.gradients

@@ -165,6 +165,32 @@ def test_auto_replicates_tiny_tables_and_cuts_heavy_ones() -> None:
     assert {kinds[f"light_{i}"] for i in range(8)} == {"table_wise"}
 
 
+def test_auto_counts_what_crosses_the_slow_links_between_nodes() -> None:
+    """Replicas cost every interface 2 rows over the ranks of a node, pooled vectors 2 per sample of a rank."""
+    many = {"t": {"num_embeddings": [10**6] * 64, "embedding_dim": 64}}
+    edge = {"below": {"num_embeddings": 1023, "embedding_dim": 64}, "at": {"num_embeddings": 1024, "embedding_dim": 64}}
+
+    def kinds(tables: dict[str, dict[str, object]], nodes: int) -> dict[str, str]:
+        placement = place("auto", Layout(nodes, 4), tables, batch=2048 * nodes)
+        return dict(zip(placement.tables.names, placement.sharding, strict=True))
+
+    assert (kinds(many | edge, 2)["below"], kinds(many | edge, 2)["at"]) == ("data_parallel", "table_wise")
+    assert kinds(many | edge, 1)["below"] == "table_wise"  # 2 x 1023 rows, 512 samples
+    heavy = {"heavy": {"num_embeddings": 10**6, "embedding_dim": 64, "pooling_factor": 500}}
+    assert kinds(many | heavy, 2) == {**{f"t_{i}": "table_wise" for i in range(64)}, "heavy": "table_row_wise"}
+    few = {"t": {"num_embeddings": [10**6] * 7, "embedding_dim": 64}}
+    assert set(kinds(few, 2).values()) == {"table_row_wise"}
+    full = place("auto", Layout(2, 4), few, batch=4096, hbm=1.2 * 7 * 256e6 / 8)
+    assert "table_row_wise" not in full.sharding  # a node's share and one more are 4.5 tables, its memory holds 4.2
+
+
+def test_auto_replicates_the_smallest_up_to_a_tenth_of_memory() -> None:
+    tables = {"t": {"num_embeddings": [1000 + i for i in range(40)], "embedding_dim": 64}}
+    placement = place("auto", Layout(1, 2), tables, batch=10**5, hbm=10 * 20.5 * 1010 * 256)
+    assert placement.sharding.count("data_parallel") == 20
+    assert set(placement.sharding[:20]) == {"data_parallel"}
+
+
 def test_auto_cuts_rows_of_a_table_too_big_for_its_columns() -> None:
     tables = {
         "huge": {"num_embeddings": 10**6, "embedding_dim": 16},
@@ -183,6 +209,20 @@ def test_tables_with_least_traffic_move_to_ddr_when_hbm_is_full() -> None:
     assert placement.tier == ("hbm", "ddr")
     assert place("table_wise", Layout(1, 2), tables).tier == ("hbm", "hbm")
     assert place("data_parallel", Layout(1, 2), tables, hbm=10e6, ddr=1e9).tier == ("hbm", "hbm")
+
+
+@pytest.mark.parametrize("kind", ["table_row_wise", "table_column_wise", "table_wise"])
+def test_tables_go_where_there_is_room(kind: str) -> None:
+    """By load alone the seven idle tables would share three nodes (or ranks), which have room for two each."""
+    tables = {
+        "hot": {"num_embeddings": 10**6, "embedding_dim": 8, "pooling_factor": 90},
+        "cold": {"num_embeddings": [10**6] * 7, "embedding_dim": 8},
+    }
+    nodes, local = (4, 2) if kind != "table_wise" else (4, 1)
+    placement = place(kind, Layout(nodes, local), tables, hbm=2.1 * 32e6 / local)
+    where = placement.home // (1 if kind != "table_column_wise" else local)
+    held = np.bincount(where, minlength=nodes) // (local if kind == "table_column_wise" else 1)
+    assert held.tolist() == [2, 2, 2, 2]
 
 
 def test_auto_never_replicates_what_it_moved_to_ddr() -> None:

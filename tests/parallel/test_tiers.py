@@ -24,10 +24,15 @@ ROOM = {"hbm": 1e5, "ddr": 1e6, "ssd": 1e9}
 
 
 def place(
-    default: dict[str, Any], room: dict[str, float] = ROOM, *, layout: Layout | None = None, **more: Any
+    default: dict[str, Any],
+    room: dict[str, float] = ROOM,
+    *,
+    layout: Layout | None = None,
+    prefetch_input: bool = True,
+    **more: Any,
 ) -> Placement:
     workload = cat(batch=64, tables=TABLES)
-    plan = Plan(tables={"default": {"sharding": "table_wise", **default}, **more}, prefetch_input=True)
+    plan = Plan(tables={"default": {"sharding": "table_wise", **default}, **more}, prefetch_input=prefetch_input)
     return resolve(plan, workload.table_arrays, layout or Layout(1, 1), 64, room)
 
 
@@ -99,16 +104,26 @@ def test_a_cache_in_its_own_tier_or_a_slower_one_is_refused() -> None:
 
 
 def test_rows_are_fetched_ahead_only_when_their_indices_are_there() -> None:
-    where, what = problem({"tier": "ssd", "cache": {"in": "hbm", "size": 5}}, prefetch_input=False)
+    where, what = problem({"tier": "ssd", "cache": {"in": "hbm", "size": 5, "prefetch": 1}}, prefetch_input=False)
     assert where.endswith("cache.prefetch")
     assert "prefetch_input" in what
-    assert "faults" in problem({"tier": "ddr", "cache": {"in": "hbm", "size": 5, "page": "4 KiB"}})[1]
+    paged = {"in": "hbm", "size": 5, "page": "4 KiB"}
+    assert "1 batch ahead, but pages" in problem({"tier": "ddr", "cache": paged | {"prefetch": 1}})[1]
+
+
+def test_caches_fetch_ahead_as_far_as_they_can_unless_told() -> None:
+    rows, paged = {"in": "hbm", "size": 5}, {"in": "hbm", "size": 5, "page": "4 KiB"}
+    assert place({"tier": "ssd", "cache": rows}).prefetch == 1
+    assert place({"tier": "ssd", "cache": rows}, prefetch_input=False).prefetch == 0
+    assert place({"tier": "ssd", "cache": paged}).prefetch == 0
+    both = [{"match": {"name": "hot"}, "cache": rows | {"prefetch": 2}}]
+    assert place({"tier": "ssd", "cache": rows}, rules=both).prefetch == 2
 
 
 def test_all_caches_fetch_as_far_ahead() -> None:
     with pytest.raises(PlanError, match="as far ahead"):
         place(
-            {"tier": "ssd", "cache": {"in": "hbm", "size": 5}},
+            {"tier": "ssd", "cache": {"in": "hbm", "size": 5, "prefetch": 1}},
             rules=[{"match": {"name": "hot"}, "cache": {"in": "ddr", "size": 5, "prefetch": 2}}],
         )
 

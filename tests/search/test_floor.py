@@ -11,6 +11,7 @@ import pytest
 import archmodel as am
 from archmodel import catalogue
 from archmodel.design import Design
+from archmodel.estimate.price import price
 from archmodel.search import own
 from archmodel.search.floor import Floor
 from archmodel.search.options import NODE, RANK, Assignment, Options
@@ -83,12 +84,28 @@ def test_every_set_of_routes_bounds_its_own_plans(name: str) -> None:
     assert checked >= 5
 
 
-@pytest.mark.parametrize("name", ["mlperf_dcnv2_dgx_h100", "neo_a_zionex_16x8", "nvidia_dlrm_large_dgx1_fp32"])
-def test_exchanges_lie_above_their_chords(name: str) -> None:
+EXCHANGED = ["mlperf_dcnv2_dgx_h100", "mlperf_dcnv2_eos_8x8", "neo_a_zionex_16x8", "nvidia_dlrm_large_dgx1_fp32"]
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_exchanges_lie_above_their_chords_and_rise(name: str) -> None:
+    """At 4,001 sizes that the lines were not fitted to."""
     design = am.load(catalogue.directory() / f"{name}.yaml")
     laws = own.Laws(design, am.estimate(design))
-    chords, columns = laws.chords(), float(design.workload.table_arrays.embedding_dim.sum())
+    chords, columns = laws.chords, float(design.workload.table_arrays.embedding_dim.sum())
     for scope, homes in (("rank", design.layout.ranks), ("node", design.layout.nodes), ("world", 1)):
         fixed, slope = chords.forward[scope]
-        for width in np.concatenate([np.geomspace(1.0, columns, 97), np.linspace(1.0, columns, 61)]) / homes:
-            assert laws._least(laws.forward(scope, float(width))) >= (fixed + slope * width) * (1 - 1e-9)
+        widths = np.unique([*np.geomspace(1.0, columns, 2001), *np.linspace(1.0, columns, 2001)]) / homes
+        times = laws._sent(laws.forward(scope, 1.0), 1.0, widths)
+        assert np.all(times >= (fixed + slope * widths) * (1 - 1e-9))
+        assert np.all(np.diff(times) >= -1e-12 * times[1:])
+        assert (times / (fixed + slope * widths)).min() < 1.02  # and not by far
+        for width in (widths[0], widths[1000], widths[-1]):
+            alone = sum(float(np.min(price(w, laws.machine).total)) for w in laws.forward(scope, float(width)))
+            assert laws._sent(laws.forward(scope, 1.0), 1.0, np.array([width]))[0] == pytest.approx(alone, rel=1e-12)
+
+
+def test_a_law_that_falls_is_bounded_by_what_it_falls_to() -> None:
+    dip = own._chord(lambda x: np.where(x < 50, 1.0 + x, 10.0 + 0.1 * x), 100.0, 1.0)
+    sizes = np.linspace(1.0, 100.0, 5000)
+    assert np.all(np.where(sizes < 50, 1.0 + sizes, 10.0 + 0.1 * sizes) >= dip[0] + dip[1] * sizes - 1e-12)

@@ -12,7 +12,7 @@ import archmodel as am
 from archmodel.cli import commands
 from archmodel.errors import DesignError
 from archmodel.search.aims import RACK
-from archmodel.search.file import TRIALS, read
+from archmodel.search.file import CELLS, TRIALS, read
 from archmodel.sweep.job import Replan
 
 HBM = "system.node.gpu.hbm.bandwidth"
@@ -79,7 +79,7 @@ seed: 7
         ("hbm_need", False): 1e6,
     }
     assert [o.largest for o in asked.aims.objectives] == [True, False]
-    assert asked.jobs[0].replan == Replan(TRIALS, None, 7) and asked.seed == 7
+    assert asked.jobs[0].replan == Replan(TRIALS, None, 7, CELLS) and asked.seed == 7
     assert asked.reference == {"throughput": 0.0, "usd_per_million_samples": 1.0}
 
 

@@ -26,7 +26,7 @@ def task(
         np.array(dim, dtype=np.int64),
         np.array(pooling, dtype=float),
         batch,  # type: ignore[arg-type]
-        Topology(world, more.pop("local", 8), hbm * 1024**3, 128 * 1024.0**3),  # type: ignore[arg-type]
+        Topology(world, more.pop("local", 8), hbm * 1024**3, more.pop("ddr", 128) * 1024.0**3),  # type: ignore[arg-type,operator]
         **more,  # type: ignore[arg-type]
     )
 
@@ -144,12 +144,36 @@ def test_constraints() -> None:
         tiles(plan, t)
 
 
+def test_a_tables_own_cache_and_weights_change_its_options_alone() -> None:
+    """TorchRec's cache_params.load_factor and is_weighted."""
+    plain = tasks.options(task([10**6] * 3, [64] * 3, [5.0] * 3))
+    own = {"t1": Constraint(load_factor=0.5), "t2": Constraint(is_weighted=True)}
+    other = tasks.options(task([10**6] * 3, [64] * 3, [5.0] * 3, constraints=own))
+    cached = np.array([k == "fused_uvm_caching" for k in plain.kernels])
+    assert np.array_equal(plain.cost[0], other.cost[0]) and np.array_equal(plain.memory[0], other.memory[0])
+    assert (other.cost[1, cached] < plain.cost[1, cached]).all() and (
+        other.memory[1, cached, 0] > plain.memory[1, cached, 0]
+    ).all()
+    assert np.array_equal(plain.cost[1, ~cached], other.cost[1, ~cached])
+    assert (other.cost[2] > plain.cost[2]).all() and np.array_equal(plain.memory[2], other.memory[2])
+
+
+def test_two_tables_that_must_both_leave_are_found() -> None:
+    """Twelve equal tables, eight of which fit one to a rank: two must be cut by rows and cached, two by rows in HBM."""
+    t = task([5_000_000] * 12, [64] * 12, [10.0] * 12, hbm=0.9)
+    found = solve(tasks.options(t))
+    assert found.feasible and found.value == pytest.approx(2.7839302793005394)  # what HiGHS proves to be the least
+
+
 def test_a_table_too_large_is_named_with_what_would_help() -> None:
     t = task([100_000_000], [256], [1.0], hbm=80, constraints={"t0": Constraint(("table_wise",), ("fused",))})
     with pytest.raises(NoPlan, match=r"table t0 fits nowhere: its smallest shard needs 95\.\d+ GiB of hbm.*row_wise"):
         solve(tasks.options(t))
     anyhow = solve(tasks.options(task([100_000_000], [256], [1.0])))
     assert anyhow.feasible
+    held = {"t0": Constraint(("row_wise",), ("fused_uvm",))}
+    with pytest.raises(NoPlan, match=r"t0 fits nowhere: .* \d+\.\d+ GiB of ddr \(row_wise, fused_uvm\), a rank has 16"):
+        solve(tasks.options(task([10**9], [256], [1.0], world=2, local=2, ddr=16, constraints=held)))
 
 
 def test_no_hbm_left() -> None:

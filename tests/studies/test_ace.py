@@ -1,24 +1,12 @@
 """The endpoint study runs, and what it says holds."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[2] / "studies" / "ace.py"
-
 
 @pytest.fixture(scope="module")
-def ace():
-    spec = importlib.util.spec_from_file_location("ace", FILE)
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["ace"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["ace"]
+def ace(study):
+    return study
 
 
 @pytest.fixture(scope="module")
@@ -83,25 +71,42 @@ def test_kernels_priced_otherwise_are_no_faster_than_their_roofline(ace, kernels
         assert np.all(seconds >= work.memory_bytes()["hbm"] / d.system.gpu.memory.bandwidth)
 
 
-def test_no_speed_of_kernels_alone_gives_the_published_mean_of_resnet_50(ace):
-    """So more than the time of compute differs from the paper; a miss that stays visible."""
-    ups = [
-        ace.speed_ups([ace.run("ResNet-50", (4, 4, 4), e, compute=1 / t) for e in (*ace.BASELINES, "ace")])
-        for t in (4, 6, 8)
-    ]
-    assert 1.1 < max(u["ResNet-50"][0] for u in ups) < 1.41
+def test_what_alone_would_give_the_published_means(ace):
+    """Misses that stay visible: for GNMT one assumption can be off by less than half, for the others none alone."""
+    need = {w: ace.needed(w) for w in ace.WORKLOADS}
+    alone = {w: [name for name, (factor, _, _) in n.knobs.items() if factor] for w, n in need.items()}
+    assert alone == {"ResNet-50": [], "GNMT": ["kernels faster", "gradients of more bytes"], "DLRM": []}
+    factor = need["GNMT"].knobs["kernels faster"][0]
+    reached = [ace.run("GNMT", (4, 4, 4), e, compute=1 / factor) for e in (*ace.BASELINES, "ace")]
+    assert ace.speed_ups(reached)["GNMT"][0] == pytest.approx(1.12, abs=0.005)
+    for w, n in need.items():
+        assert n.both is not None, w
+        up = ace.speed_up_over(w, {"bytes": np.array([[n.both[0]]]), "hungry": np.array([[n.both[1]]])})
+        assert up >= ace.PUBLISHED[w][0]
+        assert n.curve[8] == pytest.approx(
+            ace.speed_ups([ace.run(w, (4, 4, 4), e) for e in (*ace.BASELINES, "ace")])[w][0]
+        )
+
+
+def test_gradients_and_exchanges_are_those_of_the_public_lists(ace):
+    """Bytes of every layer's all-reduce, in the list's order of size, and of both exchanges of tables."""
+    sizes = {}
+    for w in ("ResNet-50", "DLRM"):
+        ops = [op.work for op in ace.design(w, (4, 4, 4)).program.ops]
+        sizes[w] = sorted(float(np.sum(x.blocks)) * 4 for x in ops if type(x).__name__ == "Collective")
+    assert (len(sizes["ResNet-50"]), sum(sizes["ResNet-50"])) == (54, 102_011_648)
+    assert {16_384, 37_632, 65_536} <= set(sizes["ResNet-50"])
+    assert sizes["DLRM"] == [13_312, 16_384, 524_288, 524_288, 524_288, 524_288, 1_064_960]
 
 
 def test_the_page_is_whole_and_reproducible(ace, results):
     sensitivity = {"as assumed": {r.workload: 1.0 for r in results}}
-    speeds = {r.workload: [1.0] * len(ace.SPEEDS) for r in results}
-    page = ace.page(results, sensitivity, speeds)
-    assert page.startswith("<!doctype html>")
-    for title in (
-        "ResNet-50: iteration time",
-        "Exposed communication",
-        "Where the engine saturates",
-        "at any speed of kernels",
-    ):
+    knobs = dict.fromkeys(ace.KNOBS, (None, 1.0, 1.0))
+    wanting = {r.workload: ace.Needed(knobs, (2.0, 3.0), [1.0] * 33) for r in results}
+    study = ace.study(ace.Runs(results, sensitivity, wanting))
+    page = study.page().html()
+    for title in ("Exposed communication", "Where the engine saturates", "At any speed of kernels", "Why they differ"):
         assert title in page
-    assert page == ace.page(results, sensitivity, speeds)
+    assert page == ace.study(ace.Runs(results, sensitivity, wanting)).page().html()
+    assert "no single one of 6 does" in page and "gradients of 2.0 times the bytes" in page
+    assert "published 1.41" in study.takeaway

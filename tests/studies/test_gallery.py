@@ -76,13 +76,6 @@ def test_one_study_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         run(folder, "goood")
 
 
-def test_a_search_is_run_and_reported(tmp_path: Path) -> None:
-    entry = _gallery.Entry(tmp_path / "split.yaml", tmp_path / "split.html")
-    search, report = entry.commands()
-    assert search[2:] == ["archmodel", "search", str(tmp_path / "split.yaml"), "-o", str(tmp_path / "split.parquet")]
-    assert report[2:] == ["archmodel", "report", str(tmp_path / "split.parquet"), "-o", str(tmp_path / "split.html")]
-
-
 def test_every_study_of_the_project_is_found(tmp_path: Path) -> None:
     names = [e.name for e in _gallery.entries(_gallery.HERE, tmp_path)]
     assert names == sorted(names)

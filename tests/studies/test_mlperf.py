@@ -43,7 +43,7 @@ def test_shares_of_the_critical_path_sum_to_one(study) -> None:
 
 
 def test_the_page_is_the_same_twice(study) -> None:
-    page = study.build().html()
-    assert page == study.build().html()
+    page = study.build().page().html()
+    assert page == study.build().page().html()
     assert "<title>MLPerf Training" in page
     assert 'name="description"' in page

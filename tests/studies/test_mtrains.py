@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-
-FILE = Path(__file__).parents[2] / "studies" / "mtrains.py"
-
-
-@pytest.fixture(scope="module")
-def study() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mtrains", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mtrains"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +20,7 @@ def small(study: ModuleType) -> Any:
     varied = [("as assumed", "", at)]
     varied += [("access", skew, study.Case(("scm",), 8, access=skew)) for skew in ("uniform", "zipf 0.9", "zipf, 2022")]
     varied += [("policy", "<lfu>", study.Case(("scm",), 8, policy="lfu"))]
-    return study.Study(
+    return study.Results(
         study.best(tried),
         tried,
         [(what, value, study.answered(case)) for what, value, case in varied],
@@ -118,11 +103,11 @@ def test_it_prints_and_draws(
     study: ModuleType, small: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(study, "studied", lambda workers: small)
-    assert study.main(["-o", str(tmp_path / "page.html")]) == 0
+    assert study.run(["-o", str(tmp_path / "page.html")]) == 0
     printed, page = capsys.readouterr().out, (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "4 to 8 times" in printed
     assert "byte SCM: 4.0 at 0.25 M" in printed
     assert "byte SCM: 4.0 at 0.25 M" in page
-    assert page.count("Plotly.newPlot") == 5
+    assert page.count('class="plot"') == 5
     assert "policy <lfu>" not in page
     assert "over 32" in page

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 import archmodel as am
@@ -63,3 +66,50 @@ def test_every_price_and_power_says_where_it_comes_from() -> None:
     for follow in tree["follows"].values():
         for term in follow["terms"]:
             assert term["source"] and term["status"]
+
+
+@pytest.fixture(scope="module")
+def small(study: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The study on 24 points."""
+    folder = tmp_path_factory.mktemp("budget")
+    shutil.copytree(FILE.parent / "split_the_budget", folder / "split_the_budget")
+    text = FILE.read_text(encoding="utf-8")
+    for whole, few in (
+        ("[40 GB, 80 GB, 192 GB]", "[80 GB, 192 GB]"),
+        ("[2 TB/s, 3.35 TB/s, 4.8 TB/s, 8 TB/s]", "[3.35 TB/s]"),
+        ("[100 Gbit/s, 200 Gbit/s, 400 Gbit/s, 800 Gbit/s]", "[400 Gbit/s, 800 Gbit/s]"),
+        ("[2, 3, 4, 6, 8, 12]", "[2, 4]"),
+    ):
+        assert whole in text
+        text = text.replace(whole, few)
+    (folder / FILE.name).write_text(text, encoding="utf-8")
+    before, study.FILE = study.FILE, folder / FILE.name
+    study.found.cache_clear()
+    yield study
+    study.FILE = before
+    study.found.cache_clear()
+
+
+def test_parts_add_up_to_the_price(small: ModuleType) -> None:
+    for row in small.found().front:
+        parts = small.split(int(row))
+        assert sum(parts.values()) == pytest.approx(float(small.price()[row]))
+        assert min(parts.values()) > 0
+        nodes = int(small.found().column("system.nodes")[row])
+        assert parts["nodes"] == pytest.approx(nodes * 48_000)  # the node without parts, and its share of the building
+
+
+def test_what_beats_the_sold_node_costs_no_more(small: ModuleType) -> None:
+    here = small.sold()
+    assert [small.found().column(name)[here] for name in small.SOLD] == list(small.SOLD.values())
+    other = small.rival(here)
+    assert small.price()[other] <= small.price()[here] * (1 + 1e-9)
+    assert all(small.rate(m)[other] >= small.rate(m)[here] for m in small.MODELS)
+
+
+def test_the_page_says_what_the_search_found(small: ModuleType) -> None:
+    page = small.build()
+    assert f"{len(small.found().front)} of {len(small.found().feasible)} machines" in "\n".join(page.lines())
+    table = small.front_table()
+    assert len(table.rows) == len(small.found().front)
+    assert np.all(np.diff([row[5][1] for row in table.rows]) <= 0)

@@ -14,6 +14,7 @@ from archmodel.report.html.balance import balance
 from archmodel.report.html.elasticities import LEAST, elasticities
 from archmodel.report.html.figure import Figure, listing_axis
 from archmodel.report.html.memory import memory
+from archmodel.report.html.network import network
 from archmodel.report.html.page import Block, Page, Section
 from archmodel.report.html.roofline import roofline
 from archmodel.report.html.stack import stack
@@ -62,6 +63,7 @@ def compare(estimates: Sequence[Estimate], names: Sequence[str] | None = None) -
             ("memories", "Memory", memory),
             ("balances", "Balance over ranks", balance),
             ("moves", "Traffic", traffic),
+            ("nets", "Networks", network),
             ("each", "Levers of each", elasticities),
         )
     ]
@@ -167,7 +169,7 @@ def ratios(named: Named, values: Outputs) -> Figure:
         "xaxis": {
             "ticksuffix": " %",
             "title": {"text": f"against {label(named[0][0], 40)}"},
-            "range": [max(min(ends) - 0.22 * reach, -125.0), max(ends) + 0.22 * reach],
+            "range": [max(min(ends) - 0.22 * reach, min(-125.0, -0.18 * reach)), max(ends) + 0.22 * reach],
         },
         "yaxis": listing_axis(labels(names, 30)),
         "showlegend": True,

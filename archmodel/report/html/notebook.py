@@ -12,6 +12,7 @@ from archmodel.report.html.balance import balance
 from archmodel.report.html.elasticities import elasticities
 from archmodel.report.html.figure import Figure
 from archmodel.report.html.memory import memory
+from archmodel.report.html.network import network
 from archmodel.report.html.roofline import roofline
 from archmodel.report.html.text import markup
 from archmodel.report.html.timeline import timeline
@@ -34,6 +35,7 @@ FIGURES: dict[str, Callable[[Estimate], Figure]] = {
     "balance": balance,
     "memory": memory,
     "traffic": traffic,
+    "network": network,
     "elasticities": elasticities,
 }
 """Figures of an estimate (one design point) by name."""

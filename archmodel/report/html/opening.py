@@ -14,7 +14,10 @@ from archmodel.sweep.results import Results
 from archmodel.sweep.store import MANIFEST, Store, needs_polars
 from archmodel.sweep.sweep import opened
 
-_NOT_SHOWN = ("point", "fits", "reason", "design_hash", "git_version", "package_version")
+_NOT_SHOWN = (
+    "point", "fits", "reason", "design_hash", "git_version", "package_version", "seed", "bound_by", "nearest_limit",
+    "plan",
+)  # fmt: skip
 
 
 def is_table(path: Path) -> bool:
@@ -44,7 +47,7 @@ def _file(path: Path) -> Results:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SweepError(f"{escape(str(path))}: is no parquet file: {escape(why)}") from None
     manifest = _manifest(path)
-    names = [name for name in table.columns if name not in _NOT_SHOWN]
+    names = [name for name in table.columns if name not in _NOT_SHOWN and not name.endswith((".fits", ".reason"))]
     listed = [str(name) for name in manifest.get("outputs", notes.get("outputs", ()))]
     outputs = [name for name in names if name in listed or name in OUTPUTS or name.startswith(OP)]
     inputs = [name for name in names if name not in outputs]

@@ -23,6 +23,7 @@
   });
   document.getElementById("print").addEventListener("click", () => window.print());
   window.addEventListener("beforeprint", () => {
+    waiting.splice(0).forEach(draw);
     apply("light");
     for (const div of plots()) Plotly.relayout(div, { width: 690 });
   });
@@ -188,15 +189,26 @@
   // --- begin ----------------------------------------------------------------------------------------------
   apply(theme());
   document.querySelectorAll(".table").forEach(build);
+  // Plotly comes after this script, so that text and tables are there before it. What is in the window is drawn first, the
+  // rest when the browser has nothing else to do.
   const waiting = Array.from(document.querySelectorAll(".plot"));
+  const idle = window.requestIdleCallback || ((then) => setTimeout(then, 0));
+  const inSight = (div) => {
+    const box = div.getBoundingClientRect();
+    return box.bottom > -100 && box.top < window.innerHeight + 100;
+  };
   function next() {
-    const div = waiting.shift();
-    if (!div) {
-      root.dataset.ready = "true";
+    const seen = waiting.findIndex(inSight);
+    if (seen < 0 && !root.dataset.usable) {
+      root.dataset.usable = "true";
+      performance.mark("usable");
+      idle(next, { timeout: 100 });
       return;
     }
-    draw(div).then(() => setTimeout(next, 0));
+    const div = waiting.splice(Math.max(seen, 0), 1)[0];
+    if (!div) root.dataset.ready = "true";
+    else draw(div).then(() => (seen < 0 ? idle(next, { timeout: 100 }) : setTimeout(next, 0)));
   }
   if (window.archmodelDraw) window.archmodelDraw({ page, tables, narrow, theme, element });
-  next();
+  document.addEventListener("DOMContentLoaded", next);
 })();

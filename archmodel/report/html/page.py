@@ -35,8 +35,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """`title` and `subtitle` are plain text; `top` is HTML. `extra`: data for the scripts, in plain JSON types.
-    `script`: one more of this package's scripts, which draws figures of its own from `extra`."""
+    """`title` and `subtitle` are plain text, the latter also the page's description; `top` is HTML. `extra`: data for
+    the scripts, in plain JSON types. `script`: one more of this package's scripts, which draws figures of its own."""
 
     title: str
     subtitle: str
@@ -51,7 +51,7 @@ class Page:
         figures = {block.name: block.packed() for block in blocks if isinstance(block, Figure)}
         tables = {block.name: block.spec() for block in blocks if isinstance(block, Table)}
         data = script_json({"themes": THEMES, "figures": figures, "tables": tables, **self.extra})
-        scripts = [plotly_js(), *(_asset(name) for name in (self.script, "page.js") if name)]
+        scripts = [*(_asset(name) for name in (self.script, "page.js") if name), plotly_js()]
         allowed = " ".join(f"'{script_hash(code)}'" for code in scripts)
         policy = "; ".join(
             (
@@ -70,6 +70,7 @@ class Page:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             '<meta name="color-scheme" content="light dark">\n'
             f'<meta name="generator" content="archmodel {markup(__version__)}">\n'
+            f'<meta name="description" content="{markup(one_line(self.subtitle))}">\n'
             f"<title>{markup(one_line(self.title))}</title>\n<style>{_asset('page.css')}</style>\n</head>\n<body>\n"
             f"<header><div><h1>{markup(one_line(self.title))}</h1><p>{markup(one_line(self.subtitle))}</p></div>"
             '<div class="tools"><button id="theme" type="button">dark</button>'

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from itertools import pairwise
 from typing import Any
 
 PHASES = {"input": "#AA3377", "forward": "#56B4E9", "backward": "#E69F00", "update": "#117733"}
@@ -116,6 +117,20 @@ SEQUENTIAL = [[0, "#2a63b8"], [0.25, "#6a8fc0"], [0.5, "#a3a8a6"], [0.75, "#d6b2
 background."""
 
 
+def along(share: float) -> str:
+    """The colour of `SEQUENTIAL` at a share from 0 to 1."""
+    at = [place for place, _ in SEQUENTIAL]
+    channels = [[int(str(c)[i : i + 2], 16) for _, c in SEQUENTIAL] for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(_between(share, at, channel)):02x}" for channel in channels)
+
+
+def _between(x: float, at: list[Any], values: list[int]) -> float:
+    for (a, b), (low, high) in zip(pairwise(at), pairwise(values), strict=True):
+        if x <= b:
+            return float(low + (high - low) * (max(x, 0.0) - a) / (b - a))
+    return float(values[-1])
+
+
 def _theme(paper: str, ink: str, grid: str, middle: str) -> dict[str, Any]:
     axis = {
         "gridcolor": grid,
@@ -143,6 +158,7 @@ def _theme(paper: str, ink: str, grid: str, middle: str) -> dict[str, Any]:
             "margin": {"l": 8, "r": 12, "t": 28, "b": 8},
             "xaxis": axis,
             "yaxis": axis,
+            "annotationdefaults": {"bgcolor": paper, "arrowcolor": ink, "borderpad": 2},
             "barcornerradius": 1,
         },
         "data": {"heatmap": [{"colorbar": {"thickness": 12, "outlinewidth": 0}}]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from archmodel.report.html import headline, laws, tables
+from archmodel.report.html import headline, laws, network, tables
 from archmodel.report.html.balance import balance
 from archmodel.report.html.elasticities import elasticities
 from archmodel.report.html.memory import memory
@@ -24,7 +24,7 @@ def report(estimate: Estimate) -> Page:
     """Everything about one design point."""
     design = estimate.design
     known = laws.explained(estimate)
-    listed = tables.inputs(design)
+    listed, wired = tables.inputs(design), network.blocks(estimate)
     assumed = len(assumptions(design))
     figures = tables.published(estimate)
     held = [table for table in (tables.tiers(estimate), tables.caches(estimate)) if table.rows]
@@ -32,6 +32,7 @@ def report(estimate: Estimate) -> Page:
         Section("where", "Where the time goes", [waterfall(estimate), tables.phases(estimate)]),
         Section("time", "Timeline", [timeline(estimate, laws.hints(known))]),
         Section("kernels", "Kernels and traffic", [roofline(estimate), traffic(estimate)], beside=True),
+        *([Section("net", "Network", wired)] if wired else []),
         Section("ranks", "Ranks", [memory(estimate), balance(estimate)], beside=True),
         *([Section("below", "Memories and caches", held)] if held else []),
         Section("levers", "What one percent more buys", [elasticities(estimate)]),

@@ -29,7 +29,8 @@ def pieces(estimate: Estimate) -> Pieces:
             found[key] = found.get(key, 0.0) + on_rank(op.time, rank)
     for stretch in stretches(estimate):
         if stretch.kind in ("exposed", "waiting"):
-            name = f"exposed {stretch.where.split(' + ')[-1]}" if stretch.kind == "exposed" else "waiting"
+            waits = "waiting" if stretch.seconds > 0 else "counted twice: waits that overlap"
+            name = f"exposed {stretch.where.split(' + ')[-1]}" if stretch.kind == "exposed" else waits
             found[name, stretch.colour] = found.get((name, stretch.colour), 0.0) + stretch.seconds
     return found
 

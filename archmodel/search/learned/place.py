@@ -161,18 +161,20 @@ def place(
     seed: int = 0,
     budget: float | None = None,
     starts: Sequence[IntArray] = (),
+    kicks: int | None = None,
     progress: Progress | None = None,
 ) -> Placed:
     """The best placement found of whole tables on ranks under a learned cost.
 
     `memory` (T, tiers), `limits` (ranks, tiers), bytes. `starts`: placements (T,) to begin from as well. Without
-    `budget` (seconds) the amount of search is fixed and the answer repeats. Raises NoPlan when tables find no room.
+    `budget` (seconds) the amount of search is fixed, by `kicks` if given, and the answer repeats. Raises NoPlan when
+    tables find no room.
     """
     parts = model.parts(tables)
     bound = model.lower_bound(parts, ranks)
     home, cost, interrupted = search(
         parts, model.of, memory, limits, seed=seed, budget=budget, starts=starts, names=tables.names,
-        bound=bound, progress=progress,
+        bound=bound, most=kicks, progress=progress,
     )  # fmt: skip
     value = float(cost.max(initial=0.0))
     return Placed(home, cost, value, min(bound, value), interrupted)
@@ -189,6 +191,7 @@ def search(
     budget: float | None = None,
     starts: Sequence[IntArray] = (),
     bound: float = 0.0,
+    most: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[IntArray, Array, bool]:
     """`place` for any cost of sums of parts: homes (T,), costs (ranks,), whether it was interrupted."""
@@ -216,6 +219,7 @@ def search(
         rng = np.random.default_rng(seed)
         work = max(len(parts) ** 2 / len(limits), 1.0)
         kicks = int(min(_KICKS, max(_KICK_WORK / work, 1.0))) if budget is None else 10**9
+        kicks = kicks if most is None else min(kicks, most)
         done = 0
         for _ in range(_ATTEMPTS * kicks if len(limits) > 1 else 0):
             if done >= kicks or time.perf_counter() > deadline or best.value <= bound * (1.0 + _CLOSE):

@@ -49,6 +49,28 @@ def test_a_page_draws_and_stays_quiet(
     assert paper == f"rgb({', '.join(str(int(wanted[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
+def test_what_is_in_the_window_is_drawn_first(browser: Browser, files: dict[str, Path]) -> None:
+    """Tables before plotly, figures in sight next, the others when the browser is idle, or before printing."""
+    held = browser.command(
+        "Page.addScriptToEvaluateOnNewDocument",
+        {"source": "window.requestIdleCallback = (f) => { window.later = f; };"},
+    )
+    screen = {"width": WIDE, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.command("Emulation.setDeviceMetricsOverride", screen)
+    browser.driver.get(files["report"].resolve().as_uri())
+    drawn = "return document.querySelectorAll('.plot .main-svg').length"
+    try:
+        browser.until("return document.documentElement.dataset.usable === 'true'")
+        browser.until("return window.later !== undefined")
+        some = browser.run(drawn)
+        assert browser.run("return document.documentElement.dataset.ready") is None
+        browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        browser.until("return Array.from(document.querySelectorAll('.plot')).every((div) => div.data)")
+        assert 0 < some < browser.run(drawn)
+    finally:
+        browser.command("Page.removeScriptToEvaluateOnNewDocument", {"identifier": held["identifier"]})
+
+
 def test_hostile_names_are_text(browser: Browser, files: dict[str, Path]) -> None:
     browser.open(files["hostile"])
     browser.run(
@@ -149,6 +171,24 @@ def test_pointing_at_a_bar_shows_what_it_is(browser: Browser, files: dict[str, P
     browser.until("return document.querySelector('#timeline .hoverlayer text') !== null")
     said = browser.run("return document.querySelector('#timeline .hoverlayer').textContent")
     assert "time goes to" in said and "law c" in said
+
+
+def test_pointing_at_a_link_shows_what_it_carries(browser: Browser, files: dict[str, Path]) -> None:
+    browser.open(files["report"])
+    spot = browser.run(
+        """
+        const div = document.getElementById('network');
+        const links = div._fullData.find((t) => t.name === 'links').index;
+        const mark = div.querySelectorAll('.scatterlayer .trace')[links].querySelector('path.point');
+        mark.scrollIntoView({block: 'center', behavior: 'instant'});
+        const box = mark.getBoundingClientRect();
+        return [box.x + box.width / 2, box.y + box.height / 2];"""
+    )
+    for step in (-2, 0):
+        browser.command("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": spot[0] + step, "y": spot[1]})
+    browser.until("return document.querySelector('#network .hoverlayer text') !== null")
+    said = browser.run("return document.querySelector('#network .hoverlayer').textContent")
+    assert " to " in said and "busy" in said and "GB/s" in said
 
 
 def test_clicking_a_bar_opens_its_law(browser: Browser, files: dict[str, Path]) -> None:

@@ -15,14 +15,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 import archmodel as am
+from archmodel.calibrate.gpu import calibrate_gpu
 from archmodel.cli import commands
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.result import Estimate
+from archmodel.report.html.calibration import gpu_page
 from archmodel.report.html.compare import compare, inputs, outputs
+from archmodel.report.html.locality import locality_page
 from archmodel.report.html.page import Page, plotly_js
 from archmodel.report.html.report import report
 from archmodel.report.html.scoreboard import scoreboard
 from archmodel.report.html.sweep import sweep
+from archmodel.report.html.topology import topology_page
+from archmodel.report.locality import locality
 from archmodel.sweep.results import Results
 from archmodel.validation.score import Row
 from tests.report.html.conftest import END, HOSTILE, IMAGE, SCRIPT
@@ -47,7 +52,14 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture(scope="session")
-def pages(answer: Estimate, hostile: Estimate, layers: Estimate, grid: Results, rows: list[Row]) -> dict[str, Page]:
+def pages(
+    answer: Estimate, hostile: Estimate, layers: Estimate, grid: Results, rows: list[Row],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Page]:  # fmt: skip
+    folder = tmp_path_factory.mktemp("measured")
+    trace, table = folder / "<b>ids.npy", folder / "times.csv"
+    np.save(trace, np.random.default_rng(0).zipf(1.2, 5000) % 3000)
+    table.write_text("gpu,kernel,shape,dtype,time\nh100_sxm,launch,graph=1,fp32,2 us\n", encoding="utf-8")
     return {
         "report": report(answer),
         "hostile": report(hostile),
@@ -55,10 +67,15 @@ def pages(answer: Estimate, hostile: Estimate, layers: Estimate, grid: Results, 
         "compare": compare([hostile, layers, answer]),
         "sweep": sweep(grid),
         "scoreboard": scoreboard(rows),
+        "topology": topology_page(answer.design.system.topology(), SCRIPT),
+        "locality": locality_page(locality(trace)),
+        "calibration": gpu_page(calibrate_gpu(table)),
     }
 
 
-NAMES = ("report", "hostile", "layers", "compare", "sweep", "scoreboard")
+NAMES = (
+    "report", "hostile", "layers", "compare", "sweep", "scoreboard", "topology", "locality", "calibration",
+)  # fmt: skip
 
 
 class Elements(HTMLParser):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import archmodel as am
+from archmodel.report.html import opening
 from archmodel.report.html import sweep as pages
 from archmodel.report.html.front import front
 from archmodel.report.html.sweep import View
@@ -100,3 +103,20 @@ def test_one_axis_and_one_output() -> None:
     narrow = replace(given_, inputs=("a",), outputs=("throughput",))
     assert View(narrow).objectives == {"throughput": True, "a": True}
     assert len(pages.sweep(narrow).html()) > 0
+
+
+def test_a_search_of_several_models_shows_knobs_against_its_objectives(two_node_design: Path, tmp_path: Path) -> None:
+    base = am.load(two_node_design)
+    found = am.search(
+        {
+            "designs": {"one": base, "two": base.with_({"workload.global_batch": 8192})},
+            "knobs": {"system.node.gpu.hbm.bandwidth": ["1 TB/s", "2 TB/s"], "system.nodes": [1, 2]},
+            "objectives": {"two.throughput": "max", "nodes": "min"},
+        },
+        out=tmp_path / "front.parquet",
+    )
+    assert len(found.front)
+    table = opening.open_table(tmp_path / "front.points.parquet")
+    assert table.inputs == ("system.node.gpu.hbm.bandwidth", "system.nodes")
+    assert {"one.throughput", "two.throughput"} <= set(table.outputs)
+    assert View(table).objectives == {"two.throughput": True, "nodes": False}
