@@ -79,7 +79,7 @@ def _lru(popularity: Popularity, size: Array, n: Array) -> Array:
     and for large T the mean over where in the step the cache lies, u(T + 1/2) - u(T - 1/2).
     """
     drawn = characteristic_draws(popularity, size)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         batches = np.where(n > 0, drawn / np.maximum(n, 1e-300), np.inf)
     far = np.where(np.isfinite(drawn), drawn, 0.0)
     smooth = popularity.unique(far + n / 2) - popularity.unique(np.maximum(far - n / 2, 0.0))

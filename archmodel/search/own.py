@@ -7,7 +7,6 @@ tables) is why a plan is judged by the whole estimate.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -171,7 +170,7 @@ class Laws:
             return NO_CHORDS
         columns = max(float(self.tables.embedding_dim.sum()), 1.0)
         back = itemsize(wires.lookup_backward) / itemsize(wires.lookup_forward) if self.train else 0.0
-        chords = copy.deepcopy(NO_CHORDS)
+        chords = Chords(*(dict.fromkeys(SCOPES, (0.0, 0.0)) for _ in range(4)))
         indices = float((self.batch * self.tables.pooling_factor).sum()) * itemsize(wires.index) / ranks
         given = _chord(partial(self._scaled, self._index(np.ones(ranks))), max(indices, 1.0), 1.0)
         for scope, homes in (("rank", ranks), ("node", layout.nodes), ("world", 1)):
