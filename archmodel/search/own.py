@@ -43,7 +43,7 @@ from archmodel.program import (
 from archmodel.quantities import Array, itemsize
 from archmodel.search.floor import Floor
 from archmodel.search.options import NODE, RANK, WORLD, Options, kernel
-from archmodel.search.terms import NO_CHORDS, Chord, Chords, Floors, Terms
+from archmodel.search.terms import Chord, Chords, Floors, Terms, no_chords
 
 MIN_COLUMNS = 16
 """Columns are cut no narrower (one 64-byte line of fp32)."""
@@ -167,10 +167,10 @@ class Laws:
         """Below every exchange of a design. None for an endpoint, which drives exchanges in its own way."""
         layout, wires, ranks = self.layout, self.plan.wires, self.layout.ranks
         if ranks == 1 or self.design.system.node.endpoint is not None:
-            return NO_CHORDS
+            return no_chords()
         columns = max(float(self.tables.embedding_dim.sum()), 1.0)
         back = itemsize(wires.lookup_backward) / itemsize(wires.lookup_forward) if self.train else 0.0
-        chords = Chords(*(dict.fromkeys(SCOPES, (0.0, 0.0)) for _ in range(4)))
+        chords = no_chords()
         indices = float((self.batch * self.tables.pooling_factor).sum()) * itemsize(wires.index) / ranks
         given = _chord(partial(self._scaled, self._index(np.ones(ranks))), max(indices, 1.0), 1.0)
         for scope, homes in (("rank", ranks), ("node", layout.nodes), ("world", 1)):
@@ -382,7 +382,7 @@ class Laws:
     def terms(self, *, bounded: bool = True) -> tuple[Terms, Array, Array, IntArray]:
         """Terms (T, O), bytes and least bytes (T, O, tiers), shards per table (T, O), 0 where there is no option. Not
         `bounded`: what exchanges cost at least is left out."""
-        rates, chords = self.exchange_rates(), self.chords if bounded else NO_CHORDS
+        rates, chords = self.exchange_rates(), self.chords if bounded else no_chords()
         found = [self.of(slot, rates, chords) for slot in self.slots]
         dim = self.tables.embedding_dim
         count = np.stack(

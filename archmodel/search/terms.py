@@ -48,5 +48,6 @@ class Chords:
     shared: dict[str, Chord]
 
 
-_NOTHING: dict[str, Chord] = dict.fromkeys(SCOPES, (0.0, 0.0))
-NO_CHORDS = Chords(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+def no_chords() -> Chords:
+    """Exchanges that cost nothing."""
+    return Chords(*(dict[str, Chord]((scope, (0.0, 0.0)) for scope in SCOPES) for _ in range(4)))
