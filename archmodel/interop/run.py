@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import resource
 import sys
 import time
@@ -160,9 +161,13 @@ def plan_design(
     for entry in tables["assign"].values():
         key = f"{entry['sharding']} in {entry['tier']}"
         kinds[key] = kinds.get(key, 0) + 1
-    rows = [(f"{v} tables", k) for k, v in sorted(kinds.items(), key=lambda x: -x[1])]
+    rows = [(f"{v} table{'s' * (v > 1)}", k) for k, v in sorted(kinds.items(), key=lambda x: -x[1])]
     if weights is not None:
         summary["score"] = found.score
         rows += [("nodes", str(found.design.system.nodes)), ("score", f"{found.score:.4f}")]
-    rows += [(name, f"{1e3 * value:.4f} ms") for name, value in found.tried if name in ("as written", "auto")]
+    rows += [
+        (name, f"{1e3 * value:.4f} ms" if math.isfinite(value) else "does not fit, or breaks the limits")
+        for name, value in found.tried
+        if name in ("as written", "auto")
+    ]
     return Answer(summary, plan_text(found.design), tuple(rows), "s", found.design)
