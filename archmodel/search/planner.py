@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from archmodel.design import Design
+from archmodel.design import Design, capacities
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
 from archmodel.interop.plan_file import write_plan
-from archmodel.quantities import show
+from archmodel.parallel.resolve import parameter_bytes
+from archmodel.quantities import itemsize, show
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
 from archmodel.search.options import NoPlan, Options
@@ -142,7 +143,7 @@ def plan(
     found = [s for s in finds if s.best is not None]
     if not found:
         reasons = [f"{name}: {s.refused.get(name, 'does not fit')}" for s in finds for name, _ in s.tried]
-        raise NoPlan("no plan that fits was found: " + "; ".join(reasons[:8]))
+        raise NoPlan("no plan that fits was found: " + "; ".join([*_too_large(design), *reasons[:8]]))
     search = min(found, key=lambda s: s.score)
     assert search.best is not None
     chosen, answer = search.best
@@ -160,6 +161,17 @@ def plan(
         interrupted,
         search.score,
     )
+
+
+def _too_large(design: Design) -> list[str]:
+    """That all memories together do not hold the tables, if so."""
+    placement = design.placement
+    width = placement.tables.embedding_dim.astype(np.float64)
+    element = np.array([itemsize(d) for d in placement.dtype], dtype=np.float64)
+    needed = float(parameter_bytes(placement.tables, width, element, np.array(placement.optimizer)).sum())
+    there = sum(capacities(design.system).values()) * design.layout.ranks
+    said = f"tables and optimizer state are {show(needed, 'bytes')}, all memories together {show(there, 'bytes')}"
+    return [said] if needed > there else []
 
 
 def on_nodes(design: Design, nodes: int) -> Design:

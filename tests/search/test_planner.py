@@ -10,7 +10,7 @@ import pytest
 import archmodel as am
 from archmodel import catalogue
 from archmodel.search import own
-from archmodel.search.options import home_of
+from archmodel.search.options import NoPlan, home_of
 from archmodel.search.plan_tables import with_tables, written
 
 DESIGNS = ("mlperf_dcnv2_dgx_h100.yaml", "mlperf_dlrm_v1_dgx_a100.yaml")
@@ -56,3 +56,9 @@ def test_written_names_every_table_and_changes_nothing() -> None:
     design = am.load(catalogue.directory() / DESIGNS[0])
     again = with_tables(design, written(design))
     assert float(am.estimate(again).iteration_time) == float(am.estimate(design).iteration_time)
+
+
+def test_tables_that_all_memories_together_do_not_hold_are_said_to_be_too_large(small_design: Path) -> None:
+    design = am.load(small_design).with_({"workload.tables.large.num_embeddings": 10**11})
+    with pytest.raises(NoPlan, match=r"tables and optimizer state are 76\.8 TB, all memories together 2\.\d+ TB"):
+        am.plan(design, budget=0.1)
