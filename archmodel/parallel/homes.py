@@ -6,8 +6,8 @@ Graham, Bounds on Multiprocessing Timing Anomalies, SIAM J. Appl. Math. 17 (1969
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,10 @@ def homes(
             held[rank] += size_of[s] / width
         fullest[node] += size_of[s] / width
 
+    def on_ranks_of(shards: list[int], node: int) -> None:
+        for s in shards:
+            on_rank(s, node * width + pieces[s] % width)
+
     free: list[int] = []
     for s, t in enumerate(tables):
         named = nodes[t] if scope_of[s] == 1 or in_node[s] else ranks[t]
@@ -75,43 +79,38 @@ def homes(
     of_nodes = _Emptiest(node_load, fullest)
     for s in free:
         if scope_of[s] == 1:
-            with of_nodes.taking(size_of[s] / width, room[s]) as node:
-                on_node(s, node)
+            of_nodes.take(size_of[s] / width, room[s], partial(on_node, s))
     columns: dict[int, list[int]] = {}
     for s in free:
         if in_node[s]:
             columns.setdefault(tables[s], []).append(s)
     for shards in columns.values():
-        with of_nodes.taking(sum(size_of[s] for s in shards) / width, room[shards[0]]) as node:
-            for s in shards:
-                on_rank(s, node * width + pieces[s] % width)
+        of_nodes.take(sum(size_of[s] for s in shards) / width, room[shards[0]], partial(on_ranks_of, shards))
     of_ranks = _Emptiest(load, held)
     for s in free:
         if scope_of[s] == 0 and not in_node[s]:
-            with of_ranks.taking(size_of[s], room[s]) as rank:
-                on_rank(s, rank)
+            of_ranks.take(size_of[s], room[s], partial(on_rank, s))
     return np.array(home, dtype=np.int64)
 
 
 class _Emptiest:
     """The least loaded of some places that has room; of places without room the one that holds least, which the
-    estimate then names. `load` and `held` are changed by who takes a place, for the place taken alone."""
+    estimate then names. Who takes a place changes `load` and `held` of that place alone."""
 
     def __init__(self, load: list[float], held: list[float]) -> None:
         self.load, self.held = load, held
         self.heap = [(amount, place) for place, amount in enumerate(load)]
         heapq.heapify(self.heap)
 
-    @contextmanager
-    def taking(self, size: float, room: float) -> Iterator[int]:
+    def take(self, size: float, room: float, put: Callable[[int], None]) -> None:
         full = []
         while self.heap and self.held[self.heap[0][1]] + size > room:
             full.append(heapq.heappop(self.heap)[1])
         if self.heap:
             place = self.heap[0][1]
-            yield place
+            put(place)
             heapq.heapreplace(self.heap, (self.load[place], place))
         else:
-            yield min(full, key=self.held.__getitem__)
+            put(min(full, key=self.held.__getitem__))
         for place in full:
             heapq.heappush(self.heap, (self.load[place], place))
