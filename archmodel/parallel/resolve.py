@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,7 +85,7 @@ def resolve(
         raise PlanError(problems)
 
     width = tables.embedding_dim.astype(np.float64)
-    element = np.array([itemsize(d) for d in dtype], dtype=np.float64) if len(tables) else np.zeros(0)
+    element = by_word(dtype, itemsize)
     size = parameter_bytes(tables, width, element, optimizer)
     wire = itemsize(plan.wires.lookup_forward)
     cost = global_batch * (tables.pooling_factor * sectors(width * element) + width * wire)
@@ -94,17 +95,23 @@ def resolve(
     tier = tiers(written, sharding, size, cost, layout, {**capacity, "hbm": capacity["hbm"] * free}, kept)
     cache = _caches(entries, tier, capacity)
     pieces = _pieces(entries, sharding, layout)
-    usable = np.array([capacity[t] for t in tier]) * free if len(tables) else size
+    usable = by_word(tier, capacity.__getitem__) * free
     sharding, pieces = kinds_and_pieces(sharding, pieces, tables, tier, size, cost, usable, layout, global_batch)
     load = np.zeros(layout.ranks) if other_load is None else other_load
     placement = _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable, load)
     return replace(placement, cache=cache, entry=entries.of_table, tiers=tuple(capacity))
 
 
+def by_word(words: npt.NDArray[np.str_], value: Callable[[str], float]) -> Array:
+    """`value` of every word; of thousands, a few are distinct."""
+    distinct, which = np.unique(words, return_inverse=True)
+    return np.array([value(str(word)) for word in distinct], dtype=np.float64)[which]
+
+
 def parameter_bytes(tables: Tables, columns: Array, element: Array, optimizer: npt.NDArray[np.str_]) -> Array:
     """Bytes of rows plus optimizer state of every table when `columns` of its width are held, (T,)."""
-    per_element = element + np.array([STATE_BYTES_PER_ELEMENT[o] for o in optimizer], dtype=np.float64)
-    per_row = np.array([STATE_BYTES_PER_ROW[o] for o in optimizer], dtype=np.float64)
+    per_element = element + by_word(optimizer, STATE_BYTES_PER_ELEMENT.__getitem__)
+    per_row = by_word(optimizer, STATE_BYTES_PER_ROW.__getitem__)
     return np.asarray(tables.num_embeddings * (columns * per_element + per_row))
 
 
@@ -329,7 +336,7 @@ def _shards(
     base, rest = units // count[table], units % count[table]
     start = unit * (piece * base + np.minimum(piece, rest))
     end = unit * ((piece + 1) * base + np.minimum(piece + 1, rest))
-    scope = np.array([SCOPES.index(SCOPE_OF[k]) for k in sharding], dtype=np.int64)[table] if len(tables) else table
+    scope = by_word(sharding, lambda kind: SCOPES.index(SCOPE_OF[kind])).astype(np.int64)[table]
     if layout.ranks == 1:
         scope = np.zeros_like(scope)  # on one rank every cut is the whole table
     fraction = (end - start) / np.maximum(tables.embedding_dim[table], 1)
