@@ -6,7 +6,7 @@ ranks (rows cut evenly over the members, block = ceil(rows / members)), or a rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -73,12 +73,23 @@ class Placement:
         return max((c.prefetch or 0 for c in self.cache if c is not None), default=0)
 
     @cached_property
+    def element(self) -> Array:
+        """Bytes of an element of every table, (T,)."""
+        return by_word(self.dtype, itemsize)
+
+    @cached_property
+    def state_bytes(self) -> tuple[Array, Array]:
+        """Bytes of optimizer state of every table, for each element and for each row, both (T,)."""
+        return (
+            by_word(self.optimizer, STATE_BYTES_PER_ELEMENT.__getitem__),
+            by_word(self.optimizer, STATE_BYTES_PER_ROW.__getitem__),
+        )
+
+    @cached_property
     def home_row_bytes(self) -> Array:
         """Bytes of a row of every shard with its optimizer state beside it, (S,)."""
-        element = np.array([itemsize(d) for d in self.dtype], dtype=np.float64)[self.table]
-        per_element = np.array([STATE_BYTES_PER_ELEMENT[o] for o in self.optimizer], dtype=np.float64)[self.table]
-        per_row = np.array([STATE_BYTES_PER_ROW[o] for o in self.optimizer], dtype=np.float64)[self.table]
-        return np.asarray(self.columns * (element + per_element) + per_row)
+        per_element, per_row = self.state_bytes
+        return np.asarray(self.columns * (self.element + per_element)[self.table] + per_row[self.table])
 
     @cached_property
     def unit_rows(self) -> IntArray:
@@ -193,3 +204,10 @@ def split_evenly(total: int, parts: int) -> IntArray:
     """`total` things over `parts`, larger parts first: (parts,)."""
     base, rest = divmod(total, parts)
     return np.asarray(base + (np.arange(parts) < rest), dtype=np.int64)
+
+
+def by_word(words: npt.NDArray[np.str_] | Sequence[str], value: Callable[[str], float]) -> Array:
+    """`value` of every word, (T,); of thousands of words a few are distinct."""
+    listed: Sequence[str] = words.tolist() if isinstance(words, np.ndarray) else words
+    known = {word: value(word) for word in set(listed)}
+    return np.array([known[word] for word in listed], dtype=np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +10,14 @@ import numpy.typing as npt
 from archmodel.errors import suggestion
 from archmodel.parallel.automatic import kinds_and_pieces, tiers
 from archmodel.parallel.homes import homes
-from archmodel.parallel.placement import SCOPES, STATE_BYTES_PER_ELEMENT, STATE_BYTES_PER_ROW, Placement, Scope
+from archmodel.parallel.placement import (
+    SCOPES,
+    STATE_BYTES_PER_ELEMENT,
+    STATE_BYTES_PER_ROW,
+    Placement,
+    Scope,
+    by_word,
+)
 from archmodel.parallel.plan import CachePlan, Plan, TablePlan
 from archmodel.program import IntArray, Layout, sectors
 from archmodel.quantities import Array, itemsize
@@ -100,12 +106,6 @@ def resolve(
     load = np.zeros(layout.ranks) if other_load is None else other_load
     placement = _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable, load)
     return replace(placement, cache=cache, entry=entries.of_table, tiers=tuple(capacity))
-
-
-def by_word(words: npt.NDArray[np.str_], value: Callable[[str], float]) -> Array:
-    """`value` of every word; of thousands, a few are distinct."""
-    distinct, which = np.unique(words, return_inverse=True)
-    return np.array([value(str(word)) for word in distinct], dtype=np.float64)[which]
 
 
 def parameter_bytes(tables: Tables, columns: Array, element: Array, optimizer: npt.NDArray[np.str_]) -> Array:

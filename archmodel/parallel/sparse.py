@@ -26,11 +26,10 @@ from archmodel.parallel.emit import Emitter, per_rank
 from archmodel.parallel.inputs import SPARSE_FEATURES
 from archmodel.parallel.placement import (
     ROUTES,
-    STATE_BYTES_PER_ELEMENT,
-    STATE_BYTES_PER_ROW,
     Blocks,
     Placement,
     Scope,
+    by_word,
 )
 from archmodel.program import (
     AllToAll,
@@ -104,14 +103,9 @@ class ShardSizes:
         table = placement.table[shards]
         columns = placement.columns[shards].astype(np.float64)[:, None]
 
-        def column(values: list[float]) -> Array:
-            return np.array(values, dtype=np.float64).reshape(-1, 1)
-
+        element, per_element, per_row = (v[table, None] for v in (placement.element, *placement.state_bytes))
+        state = columns * per_element + per_row
         optimizer = [placement.optimizer[t] for t in table]
-        element = column([itemsize(placement.dtype[t]) for t in table])
-        state = columns * column([STATE_BYTES_PER_ELEMENT[o] for o in optimizer]) + column(
-            [STATE_BYTES_PER_ROW[o] for o in optimizer]
-        )
         read = np.array([placement.read_tier[t] for t in table], dtype=str).reshape(-1, 1)
         home = np.array([placement.tier[t] for t in table], dtype=str).reshape(-1, 1)
         return cls(
@@ -120,8 +114,8 @@ class ShardSizes:
             state_row_bytes=sectors(state),
             state_bytes=state,
             element=element,
-            step_operations=columns * column([STEP_OPERATIONS[o] for o in optimizer])
-            + column([STEP_OPERATIONS_PER_ROW[o] for o in optimizer]),
+            step_operations=columns * by_word(optimizer, STEP_OPERATIONS.__getitem__)[:, None]
+            + by_word(optimizer, STEP_OPERATIONS_PER_ROW.__getitem__)[:, None],
             in_tier={t: (read == t).astype(np.float64) for t in placement.tiers if (read == t).any()},
             at_home={t: (home == t).astype(np.float64) for t in placement.tiers if (home == t).any()},
         )

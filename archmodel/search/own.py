@@ -86,8 +86,7 @@ def slots(design: Design, hbm: float) -> list[_Slot]:
     """Every way that a table can be cut on this machine, in every tier it has; cached in HBM when not all fit in the
     `hbm` bytes of every rank."""
     layout, tables, room = design.layout, design.workload.table_arrays, capacities(design.system)
-    element = np.array([itemsize(d) for d in design.placement.dtype], dtype=np.float64)
-    whole = float((tables.num_embeddings * tables.embedding_dim * element).sum())
+    whole = float((tables.num_embeddings * tables.embedding_dim * design.placement.element).sum())
     memories: list[tuple[Tier, float]] = [(tier, 0.0) for tier in room]
     if whole > hbm * layout.ranks:
         memories += [(tier, share) for tier in room if tier != "hbm" for share in CACHED]

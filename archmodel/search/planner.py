@@ -15,8 +15,7 @@ from archmodel.errors import ArchmodelError
 from archmodel.estimate.estimate import estimate
 from archmodel.estimate.result import Estimate
 from archmodel.interop.plan_file import write_plan
-from archmodel.parallel.resolve import parameter_bytes
-from archmodel.quantities import itemsize, show
+from archmodel.quantities import show
 from archmodel.search import own
 from archmodel.search.limits import Limits, Restrictions, bind
 from archmodel.search.options import NoPlan, Options
@@ -166,9 +165,7 @@ def plan(
 def _too_large(design: Design) -> list[str]:
     """That all memories together do not hold the tables, if so."""
     placement = design.placement
-    width = placement.tables.embedding_dim.astype(np.float64)
-    element = np.array([itemsize(d) for d in placement.dtype], dtype=np.float64)
-    needed = float(parameter_bytes(placement.tables, width, element, np.array(placement.optimizer)).sum())
+    needed = float(placement.tables.num_embeddings[placement.table] @ placement.home_row_bytes)
     there = sum(capacities(design.system).values()) * design.layout.ranks
     said = f"tables and optimizer state are {show(needed, 'bytes')}, all memories together {show(there, 'bytes')}"
     return [said] if needed > there else []
