@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from archmodel import catalogue, source
-from archmodel.components.base import Component
+from archmodel.components.base import Component, OneWord
 from archmodel.errors import ArchmodelError, DesignError, Problem
 from archmodel.parallel.bottom import bottom_load
 from archmodel.parallel.lower import lower
@@ -66,7 +66,7 @@ class DesignFile(Component):
     name: str = Field(description="title for reports")
     system: System = Field(description="the machine")
     workload: Annotated[Workload, WorkloadFamily.field()] = Field(description="the model and its batch")
-    plan: Annotated[Plan, BeforeValidator(lambda v: {"tables": v} if isinstance(v, str) else v)] = Field(
+    plan: Annotated[Plan, OneWord("tables")] = Field(
         default_factory=Plan, description="how the model is laid over the ranks; `auto` decides everything"
     )
     published: Published = Field(default_factory=Published, description="published figures of this very design")
@@ -170,12 +170,24 @@ def without_published(tree: source.Located, changes: Iterable[str]) -> source.Lo
 
 
 def _in_full(tree: source.Located, path: str) -> source.Located:
-    """The tree with plans that are one word written out where `path` goes below them: `plan: auto` as
+    """The tree with mappings that are one word written out where `path` goes below them: `plan: auto` as
     `plan: {tables: {default: {sharding: auto}}}`."""
-    for short, key in (("plan", "tables"), ("plan.tables", "default"), ("plan.tables.default", "sharding")):
+    model: type[BaseModel] = DesignFile
+    *above, _ = source.split(path)
+    here = ""
+    for segment in above:
+        field = model.model_fields.get(str(segment))
+        if field is None:
+            break
+        here = source.join(here, segment)
         with suppress(KeyError):
-            if path.startswith(f"{short}.") and isinstance(word := source.at(tree, short), str):
-                tree = source.set_path(tree, short, {key: word})
+            found = source.at(tree, here)
+            for word in field.metadata:
+                if isinstance(word, OneWord) and word.is_one(found):
+                    tree = source.set_path(tree, here, word.in_full(found))
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            break
+        model = field.annotation
     return tree
 
 

@@ -49,3 +49,13 @@ def test_what_a_file_that_cannot_be_used_would_hold_is_not_called_missing(used: 
     assert "system.node.gpu.use" in fields
     assert [f for f in fields if f.startswith("system.node.gpu.")] == ["system.node.gpu.use"]
     assert "workload" in fields
+
+
+def test_a_bottom_mlp_in_one_word_can_be_put_on_a_rank(small_design: Path) -> None:
+    written = am.load(small_design, sets={"plan.bottom_mlp": "data_parallel"})
+    changed = written.with_({"plan.bottom_mlp.rank": 1})
+    assert (written.plan.bottom_mlp.rank, changed.plan.bottom_mlp.rank) == (None, 1)
+    with pytest.raises(am.DesignError, match="bottom_mlp"):
+        am.load(small_design, sets={"plan.bottom_mlp": "somewhere"})
+    with pytest.raises(am.DesignError, match="not a mapping"):
+        written.with_({"plan.tables.default.sharding.rank": 1})

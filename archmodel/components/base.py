@@ -62,6 +62,32 @@ class Component(BaseModel):
         ]
 
 
+@dataclass(frozen=True)
+class OneWord:
+    """Annotation of a component that a design may write as one word, which stands for `{key: word}`; without a `key`,
+    `word` alone may be, and stands for what is the default anyway.
+
+    >>> class TablesPlan(Component):
+    ...     default: Annotated[TablePlan, OneWord("sharding")]      # default: row_wise
+    """
+
+    key: str | None
+    word: str | None = None
+
+    def is_one(self, value: object) -> bool:
+        """Whether a value is such a word."""
+        return isinstance(value, str) and self.word in (None, value)
+
+    def in_full(self, value: object) -> object:
+        """A value as it is, a word as the mapping that it stands for."""
+        if not self.is_one(value):
+            return value
+        return {} if self.key is None else {self.key: value}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self.in_full, handler(source))
+
+
 class UnknownKindError(ArchmodelError, ValueError):
     """A `kind` that no class of the family is registered under."""
 

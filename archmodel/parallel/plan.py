@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from archmodel.components.base import Component
+from archmodel.components.base import Component, OneWord
 from archmodel.errors import ArchmodelError
 from archmodel.quantities import Count, Dtype, Fraction, PositiveBytes, parse
 from archmodel.workloads.tables import Tables
@@ -174,14 +174,10 @@ class TableRule(TablePlan):
     match: Match
 
 
-def _default(value: object) -> object:
-    return {"sharding": value} if isinstance(value, str) else value
-
-
 class TablesPlan(Component):
     """Plans of all embedding tables."""
 
-    default: Annotated[TablePlan, BeforeValidator(_default)] = Field(
+    default: Annotated[TablePlan, OneWord("sharding")] = Field(
         default_factory=lambda: TablePlan(sharding="auto"), description="tables that nothing else names"
     )
     rules: list[TableRule] = Field(default_factory=list, description="the first rule that matches a table holds")
@@ -232,11 +228,11 @@ class Plan(Component):
     """The whole parallel plan of a design."""
 
     dense: Literal["data_parallel"] = Field(default="data_parallel", description="dense layers are replicated")
-    bottom_mlp: Annotated[BottomMlpPlan, BeforeValidator(lambda v: {} if v == "data_parallel" else v)] = Field(
+    bottom_mlp: Annotated[BottomMlpPlan, OneWord(None, "data_parallel")] = Field(
         default_factory=BottomMlpPlan, description="layers below the interaction: data_parallel, or {rank: 0}"
     )
     dense_optimizer: Literal["sgd", "adagrad", "adam"] = Field(default="sgd", description="optimizer of dense layers")
-    tables: Annotated[TablesPlan, BeforeValidator(lambda v: {"default": v} if isinstance(v, str) else v)] = Field(
+    tables: Annotated[TablesPlan, OneWord("default")] = Field(
         default_factory=TablesPlan, description="embedding tables"
     )
     wires: Wires = Field(default_factory=Wires, description="precisions on the wire")
