@@ -1,10 +1,12 @@
 """The planner against TorchRec's: option costs, plan values, bounds and CPU time.
 
-    python benchmarks/planner.py OPTIONS.json PLANS.json
+    python benchmarks/planner.py [OPTIONS.json PLANS.json [HUGECTR.json]]
 
 OPTIONS.json: option costs of TorchRec's planner, {"options": [{world_size, local_world_size, batch, weighted, rows,
 dim, pooling, sharding_type, kernel, distinct_shards: [{size, perf, storage}]}]}. PLANS.json: tasks and what TorchRec's
-planner found, {"tasks": [...], "runs": [{task, variant, ok, max_perf_ms, plan_cpu_s}]}. Without files: sizes only.
+planner found, {"tasks": [...], "runs": [{task, variant, ok, max_perf_ms, plan_cpu_s}]}. HUGECTR.json: plans
+that logs of MLPerf's DCNv2 print, [{round, system, matrix, strategy, hotness_cost, table_cost, bw_ratio, work_ratio,
+dram_GB}], whose largest cost the search is held against. Without files: sizes only.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from statistics import median
 
 import numpy as np
 
+import archmodel as am
 from archmodel.search import tasks
 from archmodel.search import torchrec as tr
+from archmodel.search.baselines import hugectr_options
 from archmodel.search.narrow import NARROW, solve_task
 from archmodel.search.solver import Effort, solve
 
@@ -85,6 +89,29 @@ def against(path: Path, min_partition: int | None) -> None:
     print(f"median gain over TorchRec's default: {median(gains):.1%}\n")
 
 
+def hugectr(path: Path) -> None:
+    """The largest cost of a GPU, as HugeCTR's planner counts it, of published plans and of ours, which replicates no
+    more than the published one."""
+    tables = am.load("mlperf_dcnv2_dgx_h100.yaml").workload.table_arrays
+    pooling, adagrad = np.asarray(tables.pooling_factor, dtype=np.float64), 8.0
+    print(f"\n{'HugeCTR':<6} {'system':<36} {'published':>9} {'ours':>8} {'bound':>8}")
+    worse = 0
+    for x in json.loads(path.read_text()):
+        published = max(map(sum, zip(x["hotness_cost"], x["table_cost"], strict=True)))
+        replicated = [t for kind, which in x["strategy"] if kind == "dp" for t in which]
+        largest = max((128 * adagrad * float(tables.num_embeddings[t]) for t in replicated), default=None)
+        found = solve(
+            hugectr_options(
+                tables.names, tables.num_embeddings, 128, pooling, len(x["matrix"]),
+                bandwidth_ratio=x["bw_ratio"], work_ratio=x["work_ratio"], memory_limit=x["dram_GB"] * 1e9,
+                bytes_per_element=adagrad, replicate_below=None if largest is None else largest * (1 + 1e-9),
+            )
+        )  # fmt: skip
+        worse += not (found.feasible and found.value <= published)
+        print(f"{x['round']:<6} {x['system'][:36]:<36} {published:>9.3f} {found.value:>8.3f} {found.lower_bound:>8.3f}")
+    print(f"worse than published: {worse}")
+
+
 def sizes() -> None:
     """Time to plan drawn tables."""
     print(f"{'tables x ranks':<16} {'HBM GiB':>8} {'value':>9} {'gap':>6} {'CPU s':>7} {'wall s':>7}")
@@ -103,10 +130,12 @@ def sizes() -> None:
 
 def main(arguments: list[str]) -> None:
     """All tables."""
-    if len(arguments) == 2:
+    if len(arguments) >= 2:
         exactness(Path(arguments[0]))
         for least in (None, tr.MIN_COLUMNS, NARROW):
             against(Path(arguments[1]), least)
+    if len(arguments) == 3:
+        hugectr(Path(arguments[2]))
     sizes()
 
 
