@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
+
+from archmodel.memory.compiled import prefetch
 
 Ints = npt.NDArray[Any]
 """An array of integers, of whatever width."""
@@ -25,13 +28,13 @@ def lru(ids: Ints, hit: Ints, last: Ints, stale: Ints, state: Ints, capacity: in
 
     Accesses have positions in time; `last`: that of each row's last one; `stale`: 1 where a position is no longer any
     row's last. A row is in the cache exactly when its last access is at or after `tail`; an eviction moves `tail` past
-    the oldest position that is not stale. Without branches on the outcome, which no processor could predict; the load
-    24 accesses ahead only warms its cache. state: head, tail, rows in the cache.
+    the oldest position that is not stale. Without branches on the outcome, which no processor could predict. state:
+    head, tail, rows in the cache.
     """
-    head, tail, held, warm = state[0], state[1], state[2], 0
+    head, tail, held = state[0], state[1], state[2]
     hits, n = 0, len(ids)
     for i in range(n):
-        warm ^= last[ids[min(i + 24, n - 1)]]
+        prefetch(last, ids[min(i + 40, n - 1)])
         row = ids[i]
         at = last[row]
         h = 1 if at >= tail else 0
@@ -49,7 +52,7 @@ def lru(ids: Ints, hit: Ints, last: Ints, stale: Ints, state: Ints, capacity: in
         tail += over
         tail += stale[tail]  # run ahead, so that the loop above hardly ever turns
         tail += stale[tail]
-    state[0], state[1], state[2], state[3] = head, tail, held, warm
+    state[0], state[1], state[2] = head, tail, held
     return hits
 
 
@@ -100,7 +103,11 @@ def lfu(
     """
     first, unused, held = state[0], state[1], state[2]
     hits = 0
-    for i in range(len(ids)):
+    n = len(ids)
+    for i in range(n):
+        soon = ids[min(i + 40, n - 1)]
+        prefetch(count, soon)
+        prefetch(bucket_of, soon)
         row = ids[i]
         count[row] += 1
         times = count[row]
@@ -243,11 +250,13 @@ def distances(ids: Ints, last: Ints, bits: Ints, tree: Ints, state: Ints, histog
     leaves = len(tree)
     block = head >> 8
     inside = state[2]  # marks in the block that is being filled
-    warm, n = 0, len(ids)
+    n = len(ids)
+    due = np.zeros(16, dtype=np.int64)  # depths to be counted, when their place in the histogram has come
     for i in range(n):
-        warm ^= last[ids[min(i + 32, n - 1)]]  # loads ahead of time only warm the caches
-        soon = last[ids[min(i + 12, n - 1)]]
-        warm ^= bits[soon >> 5] ^ tree[soon >> 8]
+        prefetch(last, ids[min(i + 40, n - 1)])
+        soon = last[ids[min(i + 16, n - 1)]]
+        prefetch(bits, soon >> 5)
+        prefetch(tree, soon >> 8)
         row = ids[i]
         at = last[row]
         if at < 0:
@@ -263,18 +272,21 @@ def distances(ids: Ints, last: Ints, bits: Ints, tree: Ints, state: Ints, histog
                 ones += ones_in(int(bits[w]))
             bits[word] = whole & ~mark
             if home == block:
-                histogram[inside - ones] += 1
+                depth = inside - ones
                 inside -= 1
             else:
                 b = home
                 while b > 0:
                     ones += tree[b - 1]
                     b &= b - 1
-                histogram[live - ones] += 1
+                depth = live - ones
                 b = home + 1
                 while b <= leaves:
                     tree[b - 1] -= 1
                     b += b & -b
+            prefetch(histogram, depth)
+            histogram[due[i & 15]] += 1
+            due[i & 15] = depth
         bits[head >> 5] |= 1 << (head & 31)
         inside += 1
         last[row] = head
@@ -286,7 +298,10 @@ def distances(ids: Ints, last: Ints, bits: Ints, tree: Ints, state: Ints, histog
                 b += b & -b
             block += 1
             inside = 0
-    state[0], state[1], state[2], state[3] = head, live, inside, warm
+    for depth in due:
+        histogram[depth] += 1
+    histogram[0] -= len(due)
+    state[0], state[1], state[2] = head, live, inside
 
 
 def renumber(last: Ints, bits: Ints, before: Ints) -> int:
@@ -341,7 +356,12 @@ def sampled(
     time, random, hots = state[3], state[4], state[5]
     leaves = len(tree)
     block = head >> 8
-    for i in range(len(ids)):
+    n = len(ids)
+    for i in range(n):
+        soon = ids[min(i + 24, n - 1)]
+        prefetch(which, soon)
+        prefetch(last, soon)
+        prefetch(seen_at, soon)
         row = ids[i]
         name = which[row]
         at, when = 0, 0

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import cache
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
+import numpy.typing as npt
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_READ_AND_WRITTEN, _KEEP, _DATA = 1, 3, 1
+"""Operands of LLVM's prefetch: the line will be written too, into every level, of data."""
 
 _compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
 _called: set[Callable[..., Any]] = set()
@@ -17,6 +23,14 @@ _called: set[Callable[..., Any]] = set()
 def available() -> bool:
     """Whether numba can be imported."""
     return importlib.util.find_spec("numba") is not None
+
+
+def prefetch(array: npt.NDArray[Any], index: int) -> None:
+    """Has the processor bring the line of `array[index]` into its caches, without waiting; plain Python does nothing.
+
+    A load would do so too, but none after it retires before it has: where tables are larger than a core's own cache,
+    loops over them are half as fast.
+    """
 
 
 def fast(function: Callable[P, T]) -> Callable[P, T]:
@@ -29,11 +43,41 @@ def fast(function: Callable[P, T]) -> Callable[P, T]:
         if available():
             from numba import njit
 
+            _make_prefetch()
             _make_callable(function)
             _compiled[function] = njit(cache=True, nogil=True)(function)
         else:
             _compiled[function] = function
     return cast(Callable[P, T], _compiled[function])
+
+
+@cache
+def _make_prefetch() -> None:
+    """Lets compiled code call `prefetch`, as the processor's instruction."""
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic, overload
+    from numba.np.arrayobj import make_array
+
+    @intrinsic
+    def instruction(typing: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data = make_array(signature.args[0])(context, builder, args[0]).data  # type: ignore[no-untyped-call]
+            byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+            called = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+            place = builder.bitcast(builder.gep(data, [args[1]]), byte)
+            builder.call(called, [place, *map(word, (_READ_AND_WRITTEN, _KEEP, _DATA))])
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp), generate
+
+    @overload(prefetch)
+    def compiled(array: Any, index: Any) -> Any:
+        def call(array: Any, index: Any) -> None:
+            instruction(array, index)  # type: ignore[call-arg]  # compiled, it takes no typing context
+
+        return call
 
 
 def _make_callable(function: Callable[..., Any]) -> None:
