@@ -1,7 +1,8 @@
-"""Fits the ten constants of the GEMM law (`archmodel.components.gemm`) of one GPU to measured products."""
+"""Fits the constants of the GEMM law (`archmodel.components.gemm`) of one GPU to measured products: all ten, or two."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ START = Constants(
 
 SHARES = ("peak_fraction", "read_fraction", "write_fraction", "tail", "exposed")
 """Constants that cannot exceed 1."""
+CYCLES = ("start_cycles", "fill_cycles", "wave_cycles", "split_cycles")
+"""Constants that are latencies, which differ together from one generation to the next."""
 LEAST = 1e-3
 """Smallest value of any constant; a fit that ends there says that its cost is not seen in the measurements."""
 SCALE = 0.03
@@ -70,24 +73,51 @@ def fit(
     """Constants with the least robust squared log error over `parts`: products of one GPU, each with the chip as its
     precision sees it. Deterministic; about 5 s per 2,500 rows.
     """
+    most = np.array([0.0 if name in SHARES else np.inf for name in Constants._fields])
+    first = np.minimum(np.log(np.array(start)), most - 1e-3)
+
+    def constants(x: Array) -> Constants:
+        return Constants(*np.exp(x).tolist())
+
+    return constants(_least(parts, launch, constants, first, np.full(len(start), np.log(LEAST)), most, evaluations))
+
+
+def fit_two(parts: list[tuple[Products, Chip]], launch: float, base: Constants, *, evaluations: int = 60) -> Constants:
+    """`base`, the constants of another GPU, with `load_width` and one factor of all `CYCLES` fitted as in `fit`.
+
+    For a few hundred rows, which do not determine ten constants: those that their shapes hardly depend on would end
+    anywhere, and decide the times of other shapes.
+    """
+
+    def constants(x: Array) -> Constants:
+        width, factor = np.exp(x).tolist()
+        return base._replace(load_width=width, **{name: getattr(base, name) * factor for name in CYCLES})
+
+    first = np.array([np.log(float(np.asarray(base.load_width))), 0.0])
+    return constants(_least(parts, launch, constants, first, first - 3.0, first + 3.0, evaluations))
+
+
+def _least(
+    parts: list[tuple[Products, Chip]],
+    launch: float,
+    constants: Callable[[Array], Constants],
+    first: Array,
+    lowest: Array,
+    highest: Array,
+    evaluations: int,
+) -> Array:
+    """The x between bounds, from `first` on, whose `constants` have the least robust squared log error."""
     from scipy.optimize import least_squares
 
-    most = np.array([0.0 if name in SHARES else np.inf for name in Constants._fields])
-
     def residuals(x: Array) -> Array:
-        constants = Constants(*np.exp(x).tolist())
-        return np.concatenate([np.log(predict(p, chip, constants, launch) / p.seconds) for p, chip in parts])
+        c = constants(x)
+        return np.concatenate([np.log(predict(p, chip, c, launch) / p.seconds) for p, chip in parts])
 
+    bounds = lowest, highest
     found = least_squares(
-        residuals,
-        np.minimum(np.log(np.array(start)), most - 1e-3),
-        bounds=(np.full(len(start), np.log(LEAST)), most),
-        loss="soft_l1",
-        f_scale=SCALE,
-        diff_step=[2e-3],
-        max_nfev=evaluations,
+        residuals, first, bounds=bounds, loss="soft_l1", f_scale=SCALE, diff_step=[2e-3], max_nfev=evaluations
     )
-    return Constants(*np.exp(found.x).tolist())
+    return np.asarray(found.x)
 
 
 def halves(rows: int, seed: int) -> npt.NDArray[np.bool_]:

@@ -11,6 +11,7 @@ import datetime
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from archmodel.calibrate.measurements import Measurement, of_one_gpu, read
 from archmodel.components.gpu import GemmConstants, Gpu
 from archmodel.errors import ArchmodelError, suggestion
 from archmodel.quantities import Array, itemsize
+
+_Fit = Callable[[Gpu, tuple[Measurement, ...], int], tuple[Gpu, "KernelFit"]]
+"""From the GPU so far, the rows of a kernel and a seed: the GPU with its constants, and how they were found."""
 
 SEED = 0
 """Which half of the rows is fitted."""
@@ -40,6 +44,8 @@ class KernelFit:
     fitted: npt.NDArray[np.bool_]
     errors: Array
     constants: dict[str, float]
+    kept: str = ""
+    """Which of the constants were not fitted, in words."""
 
     @property
     def seconds(self) -> Array:
@@ -73,6 +79,7 @@ class Calibration:
     def fitted_on(self, fit: KernelFit) -> str:
         """What the constants of a kernel were fitted on, in words."""
         text = f"{int(fit.fitted.sum())} of {len(fit.rows)} {fit.kernel} rows of {self.measurements}, {self.date}"
+        text += f"; {fit.kept}" if fit.kept else ""
         text += f"; mean absolute error {100 * fit.error:.1f} % there"
         left_out = fit.error_left_out
         return text if left_out is None else f"{text}, {100 * left_out:.1f} % on the rows left out"
@@ -125,13 +132,15 @@ def calibrate_gpu(
     gpu: str | None = None,
     seed: int = SEED,
     date: datetime.date | None = None,
+    few: bool = False,
 ) -> Calibration:
     """Constants of a GPU from a csv table (`archmodel.calibrate.measurements.read` says of what columns).
 
     `device`: its datasheet, as a `Gpu`, a file, or a name in the catalogue; what the table's column `gpu` says if left
     out. `gpu`: which one, when the table holds several. Half of the rows of a kernel, drawn with `seed`, are fitted,
-    all of them where there are fewer than 8. Raises `DesignError` for a table that cannot be read, and
-    `ArchmodelError` for a device that is not known or no GPU.
+    all of them where there are fewer than 8. `few`: of matrix products only the rate of loads and one factor of all
+    latencies, the other constants as in `device` (`gemm_fit.fit_two`). Raises `DesignError` for a table that cannot be
+    read, and `ArchmodelError` for a device that is not known or no GPU.
     """
     rows = of_one_gpu(read(measurements), gpu, measurements)
     base = datasheet(device if device is not None else rows[0].gpu)
@@ -139,7 +148,8 @@ def calibrate_gpu(
     for row in rows:
         by_kernel.setdefault(row.kernel, []).append(row)
     fits = []
-    for kernel, fit in _FITS.items():
+    steps: dict[str, _Fit] = {**_FITS, "gemm": partial(_fit_gemm, few=few)}
+    for kernel, fit in steps.items():
         if kernel in by_kernel:
             base, found = fit(base, tuple(by_kernel[kernel]), seed)
             fits.append(found)
@@ -188,7 +198,7 @@ def _launches(graph: npt.NDArray[np.bool_]) -> tuple[tuple[str, npt.NDArray[np.b
     return ("graph", graph), ("eager", ~graph)
 
 
-def _fit_share(kernel: str, constant: str) -> Callable[[Gpu, tuple[Measurement, ...], int], tuple[Gpu, KernelFit]]:
+def _fit_share(kernel: str, constant: str) -> _Fit:
     def fit(base: Gpu, rows: tuple[Measurement, ...], seed: int) -> tuple[Gpu, KernelFit]:
         """The share of bandwidth with the least mean absolute log error."""
         from scipy.optimize import minimize_scalar
@@ -212,14 +222,16 @@ def _fit_share(kernel: str, constant: str) -> Callable[[Gpu, tuple[Measurement, 
     return fit
 
 
-def _fit_gemm(base: Gpu, rows: tuple[Measurement, ...], seed: int) -> tuple[Gpu, KernelFit]:
+def _fit_gemm(base: Gpu, rows: tuple[Measurement, ...], seed: int, *, few: bool = False) -> tuple[Gpu, KernelFit]:
     """The constants of matrix products, over all precisions in the table at once."""
     chosen = _half(len(rows), seed)
     launch = float(np.asarray(base.launch.graph))
     dtypes = np.array([row.dtype for row in rows])
     parts = {str(dtype): (_products(rows, dtypes == dtype), base.chip(str(dtype))) for dtype in np.unique(dtypes)}
     half = [(p.where(chosen[dtypes == dtype]), chip) for dtype, (p, chip) in parts.items()]
-    found = gemm_fit.fit([part for part in half if part[0].seconds.size], launch)  # ends at `LEAST` where unseen
+    used = [part for part in half if part[0].seconds.size]
+    known = base.kernels.gemm.of_law
+    found = gemm_fit.fit_two(used, launch, known) if few else gemm_fit.fit(used, launch)  # ends at `LEAST` where unseen
     constants = {
         name: _rounded(value) if value > 10 * gemm_fit.LEAST else 0.0 for name, value in found._asdict().items()
     }
@@ -228,7 +240,8 @@ def _fit_gemm(base: Gpu, rows: tuple[Measurement, ...], seed: int) -> tuple[Gpu,
     for dtype, (products, chip) in parts.items():
         errors[dtypes == dtype] = gemm_fit.errors(products, chip, law.of_law, launch)
     device = base.model_copy(update={"kernels": base.kernels.model_copy(update={"gemm": law})})
-    return device, KernelFit("gemm", rows, chosen, errors, constants)
+    kept = f"load_width and one factor of all cycles, the rest as in {base.name}" if few else ""
+    return device, KernelFit("gemm", rows, chosen, errors, constants, kept)
 
 
 def _products(rows: tuple[Measurement, ...], which: npt.NDArray[np.bool_]) -> Products:
@@ -252,11 +265,10 @@ _METHODS: dict[str, Callable[[Gpu, list[Array]], Any]] = {
     "update": lambda gpu, shape: gpu.exact_update(*shape).total,
 }
 
-_FITS: dict[str, Callable[[Gpu, tuple[Measurement, ...], int], tuple[Gpu, KernelFit]]] = {
+_FITS: dict[str, _Fit] = {
     "launch": _fit_launch,
     "copy": _fit_share("copy", "stream"),
     "lookup": _fit_share("lookup", "gather"),
     "update": _fit_share("update", "update"),
-    "gemm": _fit_gemm,
 }
-"""In this order: launches count in all others, streams in lookups, lookups in updates."""
+"""In this order, and products last: launches count in all others, streams in lookups, lookups in updates."""

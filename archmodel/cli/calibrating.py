@@ -20,9 +20,12 @@ def calibrate() -> None:
 @click.argument("measurements", type=click.Path(path_type=Path))
 @click.option("--device", help="Its datasheet: a file, or a name in the catalogue. Default: what the table says.")
 @click.option("--gpu", "which", help="Which GPU, when the table holds several.")
+@click.option("--few", is_flag=True, help="Of products fit two constants and keep the datasheet file's others.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the YAML block here (else: print it).")
 @click.option("--html", type=click.Path(path_type=Path), help="Draw predicted over measured times here.")
-def gpu(measurements: Path, device: str | None, which: str | None, output: Path | None, html: Path | None) -> None:
+def gpu(
+    measurements: Path, device: str | None, which: str | None, few: bool, output: Path | None, html: Path | None
+) -> None:
     """Fit a GPU's kernel constants.
 
     MEASUREMENTS is a table of measured times, as studies/measure_gpu.py writes it (see docs/calibration.md). Prints the
@@ -31,7 +34,7 @@ def gpu(measurements: Path, device: str | None, which: str | None, output: Path 
     from archmodel.calibrate.gpu import calibrate_gpu
     from archmodel.report.fits import show_fits
 
-    found = calibrate_gpu(measurements, device, gpu=which)
+    found = calibrate_gpu(measurements, device, gpu=which, few=few)
     if html is not None:
         from archmodel.report.html.calibration import gpu_page as page
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from archmodel.components.breakdown import Breakdown, overlapped
 from archmodel.components.device import DEVICES
 from archmodel.components.efficiency import EfficiencyCurve
-from archmodel.components.kernels import matrix_product, waiting
+from archmodel.components.kernels import gram_matrix, matrix_product, waiting
 from archmodel.components.processor import Processor
 from archmodel.memory.tier import MemoryTier
 from archmodel.quantities import Bytes, Dtype, Num, PositiveBandwidth, PositiveFlopRate, itemsize
@@ -60,8 +60,14 @@ class Accelerator(Processor):
 
         where W are the effective operations of the efficiency curve.
         """
+        return self._product(*matrix_product(m, n, k, batch, itemsize(dtype)), dtype, graph)
+
+    def gram(self, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:
+        """As `gemm`, with the bytes of X once."""
+        return self._product(*gram_matrix(n, k, batch, itemsize(dtype)), dtype, graph)
+
+    def _product(self, flops: Num, bytes_: Num, dtype: str, graph: bool) -> Breakdown:
         memory = self.memory
-        flops, bytes_ = matrix_product(m, n, k, batch, itemsize(dtype))
         work = overlapped(
             {
                 "compute": np.asarray(self.efficiency.effective(flops) / self.peak(dtype)),

@@ -11,7 +11,7 @@ from pydantic import Field
 from archmodel.components.base import Component
 from archmodel.components.breakdown import Breakdown, overlapped
 from archmodel.components.device import DEVICES
-from archmodel.components.kernels import matrix_product, waiting
+from archmodel.components.kernels import gram_matrix, matrix_product, waiting
 from archmodel.components.processor import Processor
 from archmodel.errors import ArchmodelError
 from archmodel.memory.tier import MemoryTier
@@ -147,8 +147,14 @@ class Cpu(Processor):
 
         with all cores at work on every product.
         """
+        return self._product(*matrix_product(m, n, k, batch, itemsize(dtype)), dtype, graph)
+
+    def gram(self, n: Num, k: Num, dtype: str = "fp32", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:
+        """As `gemm`, with the bytes of X once."""
+        return self._product(*gram_matrix(n, k, batch, itemsize(dtype)), dtype, graph)
+
+    def _product(self, flops: Num, bytes_: Num, dtype: str, graph: bool) -> Breakdown:
         memory = self.memory
-        flops, bytes_ = matrix_product(m, n, k, batch, itemsize(dtype))
         work = overlapped(
             {
                 "compute": np.asarray(flops / (self.peak(dtype) * self.gemm_efficiency)),

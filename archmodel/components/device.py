@@ -53,6 +53,11 @@ class Device(Component):
     def gemm(self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:
         """C[m, n] = A[m, k] B[k, n], `batch` times in one kernel."""
 
+    def gram(self, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:
+        """G[n, n] = X[n, k] X^T, `batch` times in one kernel: a product that reads one operand. A kind that does not
+        say how reads X twice."""
+        return self.gemm(n, n, k, dtype, graph=graph, batch=batch)
+
     @abstractmethod
     def stream(self, bytes_: Num, flops: Num = 0.0, dtype: str = "fp32", *, graph: bool = True) -> Breakdown:
         """An elementwise, copy or reduction kernel that moves `bytes_` and does `flops`."""

@@ -103,13 +103,14 @@ class Chip(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Shape of C[m, n] = A[m, k] B[k, n], done `batch` times; bytes of an element."""
+    """Shape of C[m, n] = A[m, k] B[k, n], done `batch` times; bytes of an element; whether B is A transposed."""
 
     m: Num
     n: Num
     k: Num
     batch: Num
     itemsize: int
+    gram: bool = False
 
 
 class Tile(NamedTuple):
@@ -169,13 +170,14 @@ def memory_time(product: Product, chip: Chip, constants: Constants, warm: bool) 
     """Seconds to bring A and B and to write C (`M` above).
 
     Blocks that run together share operand panels as far as a square of C with side `PANEL` times that of a wave
-    reaches; further squares read A (or B) again, from memory unless it stays in the L2.
+    reaches; further squares read A (or B) again, from memory unless it stays in the L2. Of a Gram matrix, A A^T, the
+    second operand is in the L2 with the first.
 
     `warm`: as in a benchmark that repeats one product, A is still in the L2 as far as it fits, and so are weights B as
     far as `WEIGHT_COPIES` of them fit. Otherwise both come from memory once. Outputs are always written to memory.
     """
-    m, n, k, batch, itemsize = product
-    a, b, c = m * k * batch * itemsize, k * n * batch * itemsize, m * n * batch * itemsize
+    m, n, k, batch, itemsize, gram = product
+    a, b, c = m * k * batch * itemsize, k * n * batch * itemsize * (not gram), m * n * batch * itemsize
     stays_a, stays_b = resident(a, chip.l2_capacity), resident(b, chip.l2_capacity)
     found_a, found_b = (stays_a, resident(WEIGHT_COPIES * b, chip.l2_capacity)) if warm else (0.0, 0.0)
     side = PANEL * math.sqrt(chip.sm_count * 256.0 * 128.0)
@@ -197,7 +199,7 @@ WAYS: tuple[Tile, ...] = (
 
 def ask(product: Product, tile: Tile, sm_count: int, constants: Constants) -> Ask:
     """What doing `product` by `tile` asks of a GPU with `sm_count` SMs, whatever its rates."""
-    m, n, k, batch, itemsize = product
+    m, n, k, batch, itemsize, _ = product
     step = STEP_BYTES / itemsize * tile.depth
     splits = np.greater(tile.split, 1.0)
     steps = np.ceil(np.where(splits, np.maximum(k / tile.split, SPLIT_LEAST), k) / step)

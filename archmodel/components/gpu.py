@@ -115,6 +115,10 @@ class Gpu(Processor):
         product = law.Product(m, n, k, batch, itemsize(dtype))
         return self.launched(Breakdown(law.gemm(product, self.chip(dtype), self.kernels.gemm.of_law, warm=warm)), graph)
 
+    def gram(self, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0) -> Breakdown:
+        product = law.Product(n, n, k, batch, itemsize(dtype), gram=True)
+        return self.launched(Breakdown(law.gemm(product, self.chip(dtype), self.kernels.gemm.of_law)), graph)
+
     def gemm_time(
         self, m: Num, n: Num, k: Num, dtype: str = "bf16", *, graph: bool = True, batch: Num = 1.0, warm: bool = True
     ) -> Num:

@@ -51,6 +51,16 @@ def matrix_product(m: Num, n: Num, k: Num, batch: Num, itemsize: int) -> tuple[N
     return flops, np.where(np.asarray(flops) > 0, (m * k + k * n + m * n) * float(itemsize) * batch, 0.0)
 
 
+def gram_matrix(n: Num, k: Num, batch: Num, itemsize: int) -> tuple[Num, Num]:
+    """(operations, bytes) of G[n, n] = X[n, k] X^T done `batch` times, X and G moved once; none when empty:
+
+    operations = 2 n^2 k batch
+    bytes = (n k + n^2) itemsize batch
+    """
+    flops = 2.0 * n * n * k * batch
+    return flops, np.where(np.asarray(flops) > 0, (n * k + n * n) * float(itemsize) * batch, 0.0)
+
+
 def from_memory(demanded: Num, unique: Num, cache: Num) -> Num:
     """Bytes of `demanded` that miss a cache of `cache` bytes when `unique` of them are distinct:
 

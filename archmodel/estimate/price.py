@@ -105,10 +105,12 @@ def _(work: Elementwise, machine: Machine) -> Breakdown:
 
 @price.register
 def _(work: DotInteraction, machine: Machine) -> Breakdown:
-    """A batched product of one small matrix per sample: compute at the rate of a batched GEMM, or the memory bound."""
-    features = np.array([float(work.features)])
-    n, k = (np.array([float(work.dim)]), features) if work.backward else (features, np.array([float(work.dim)]))
-    return _launched(work, machine.device.gemm(features, n, k, work.dtype, batch=work.batch, graph=machine.graph))
+    """A batched product of one small matrix per sample: forward with itself."""
+    features, dim = np.array([float(work.features)]), np.array([float(work.dim)])
+    device, batch, graph = machine.device, work.batch, machine.graph
+    if work.backward:
+        return _launched(work, device.gemm(features, dim, features, work.dtype, batch=batch, graph=graph))
+    return _launched(work, device.gram(features, dim, work.dtype, batch=batch, graph=graph))
 
 
 @price.register

@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from archmodel import catalogue, source
-from archmodel.calibrate.gemm_fit import START, Products, fit, halves, predict
+from archmodel.calibrate.gemm_fit import CYCLES, START, Products, fit, halves, predict
 from archmodel.calibrate.gpu import Calibration, calibrate_gpu, datasheet
 from archmodel.components import Gpu
 from archmodel.components.gemm import Constants
@@ -81,6 +81,24 @@ def test_a_fit_finds_the_constants_that_made_the_times() -> None:
     assert np.abs(predict(made, chip, found, 1e-6) / seconds - 1).mean() < 0.01
     assert found.peak_fraction == pytest.approx(TRUE.peak_fraction, rel=0.05)
     assert found.split_cycles == pytest.approx(TRUE.split_cycles, rel=0.1)
+
+
+def test_few_rows_fit_loads_and_latencies_and_keep_the_rest(tmp_path: Path) -> None:
+    """Of times that a chip with slower loads and longer latencies made; the block says what was not fitted."""
+    base = datasheet("a100_sxm_80gb")
+    law = base.kernels.gemm.of_law
+    slower = law._replace(load_width=0.6 * law.load_width, **{name: 1.5 * getattr(law, name) for name in CYCLES})
+    shapes = some_products()
+    rows = predict(shapes, base.chip("bf16"), slower, float(base.launch.graph))
+    table = tmp_path / "table.csv"
+    lines = zip(shapes.m, shapes.n, shapes.k, shapes.batch, rows, strict=True)
+    table.write_text("m,n,k,batch,time_s\n" + "\n".join(",".join(map(repr, map(float, line))) for line in lines))
+    found = calibrate_gpu(table, base, few=True, date=DAY)
+    constants = found.gpu.kernels.gemm.of_law
+    for name in law._fields:
+        assert getattr(constants, name) == pytest.approx(float(np.asarray(getattr(slower, name))), rel=0.01), name
+    assert found.fits[-1].error < 0.01
+    assert f"one factor of all cycles, the rest as in {base.name}" in found.yaml()
 
 
 def test_every_kind_of_kernel_is_fitted(calibration: Calibration) -> None:

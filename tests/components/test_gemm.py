@@ -18,7 +18,9 @@ IDEAL = Constants(1.0, 1.0, 1.0, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 USUAL = Constants(0.9, 0.9, 0.7, 50.0, 2500.0, 800.0, 2800.0, 3000.0, 0.5, 0.3)
 
 sizes = st.integers(1, 20_000).map(float)
-products = st.builds(Product, sizes, sizes, sizes, st.integers(1, 32).map(float), st.sampled_from([1, 2, 4]))
+batches, itemsizes = st.integers(1, 32).map(float), st.sampled_from([1, 2, 4])
+products = st.builds(Product, sizes, sizes, sizes, batches, itemsizes, st.just(False))
+grams = st.builds(lambda n, k, batch, size: Product(n, n, k, batch, size, True), sizes, sizes, batches, itemsizes)
 shares = st.floats(0.1, 1.0)
 cycles = st.floats(0.0, 10_000.0)
 constants = st.builds(
@@ -152,9 +154,21 @@ def test_ways_that_are_left_out_are_never_the_fastest(product: Product, sms: int
 
 @given(products, chips, constants)
 def test_no_product_beats_arithmetic_or_memory(product: Product, chip: Chip, c: Constants) -> None:
-    m, n, k, batch, itemsize = product
+    m, n, k, batch, itemsize, _ = product
     operations, bytes_ = 2 * m * n * k * batch, (m * k + k * n + m * n) * batch * itemsize
     assert time(product, chip, c) >= max(operations / chip.peak, bytes_ / chip.bandwidth) * (1 - 1e-12)
+
+
+@given(grams, chips, constants)
+def test_a_gram_matrix_reads_one_operand(product: Product, chip: Chip, c: Constants) -> None:
+    n, _, k, batch, itemsize, _ = product
+    two = product._replace(gram=False)
+    assert time(product, chip, c) >= (n * k + n * n) * batch * itemsize / chip.bandwidth * (1 - 1e-12)
+    assert time(product, chip, c) <= time(two, chip, c) * (1 + 1e-12)
+    once, twice = (float(np.asarray(law.memory_time(p, chip, c, warm=False))) for p in (product, two))
+    if n <= law.PANEL * np.sqrt(chip.sm_count * 256.0 * 128.0):  # no panel is read again
+        read = n * k * batch * itemsize / (c.read_fraction * chip.bandwidth)
+        assert twice - once == pytest.approx(read, rel=1e-9)
 
 
 @given(products, chips, constants)
@@ -162,7 +176,7 @@ def test_warm_operands_never_cost_time_and_never_save_what_does_not_fit(
     product: Product, chip: Chip, c: Constants
 ) -> None:
     warm, cold = time(product, chip, c, warm=True), time(product, chip, c)
-    m, n, k, batch, itemsize = product
+    m, n, k, batch, itemsize, _ = product
     kept = 2 * law.CACHE_SHARE * chip.l2_capacity  # of each of A and B, at most
     bytes_ = (m * k + k * n + m * n) * batch * itemsize
     assert warm <= cold * (1 + 1e-12)

@@ -53,6 +53,7 @@ DEVICE = {name: read(name) for name in NAMES}
 Kernel = Callable[[Device, Any], Breakdown]
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "gemm": (4, lambda d, x: d.gemm(x[0], x[1], x[2], dtype_of(d), batch=x[3])),
+    "gram": (3, lambda d, x: d.gram(x[0], x[1], dtype_of(d), batch=x[2])),
     "stream": (2, lambda d, x: d.stream(x[0], x[1])),
     "gather": (3, lambda d, x: d.gather(x[0], x[1], x[2])),
     "exact_update": (5, lambda d, x: d.exact_update(x[0], x[1], x[2], x[3], x[4])),
@@ -71,6 +72,8 @@ def work(draw: st.DrawFn, kernel: str) -> tuple[float, ...]:
     """Amounts of work that make sense together: no more distinct bytes than bytes."""
     if kernel == "gemm":
         return draw(sizes), draw(sizes), draw(sizes), float(draw(st.integers(1, 64)))
+    if kernel == "gram":
+        return draw(sizes), draw(sizes), float(draw(st.integers(1, 64)))
     if kernel == "stream":
         return draw(amounts), draw(amounts)
     if kernel == "gather":
@@ -130,6 +133,13 @@ def test_no_time_beats_its_bound(name: str, data: st.DataObject) -> None:
     operands = (m * k + k * n + m * n) * batch * DTYPES[dtype_of(device)]
     assert product >= 2 * m * n * k * batch / device.peak(dtype_of(device)) * (1 - EXACT)
     assert product >= (operands - cache) / bandwidth * (1 - EXACT)  # what the cache held before is not read again
+
+    n, k, batch = data.draw(work("gram"))
+    product = total(device, "gram", (n, k, batch))
+    operands = (n * k + n * n) * batch * DTYPES[dtype_of(device)]
+    assert product >= 2 * n * n * k * batch / device.peak(dtype_of(device)) * (1 - EXACT)
+    assert product >= (operands - cache) / bandwidth * (1 - EXACT)
+    assert product <= total(device, "gemm", (n, n, k, batch)) * (1 + EXACT)  # the same with a second operand
 
     bytes_, _ = data.draw(work("stream"))
     assert total(device, "stream", (bytes_, 0.0)) >= bytes_ / bandwidth
@@ -193,7 +203,7 @@ def test_time_scales_with_the_unit_of_time(name: str, kernel: str, data: st.Data
 
 
 @ALL
-@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel != "gemm"])
+@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel not in ("gemm", "gram")])
 @FEW
 @given(data=st.data())
 def test_twice_the_work_takes_at_most_twice_as_long(name: str, kernel: str, data: st.DataObject) -> None:
@@ -210,13 +220,15 @@ def test_large_work_takes_as_long_as_its_amount(name: str, kernel: str) -> None:
     """Overheads vanish: ten times the work, ten times the time."""
     large = {
         "gemm": (16_384.0, 16_384.0, 16_384.0, 1.0),
+        "gram": (16_384.0, 16_384.0, 1.0),
         "stream": (1e13, 1e13),
         "gather": (1e13, 1e13, 1e12),
         "exact_update": (1e11, 1e13, 1e13, 1e13, 1e12),
     }[kernel]
-    more = (*large[:3], 10.0) if kernel == "gemm" else tuple(10 * a for a in large)
+    product = kernel in ("gemm", "gram")
+    more = (*large[:-1], 10.0) if product else tuple(10 * a for a in large)
     ratio = total(DEVICE[name], kernel, more) / total(DEVICE[name], kernel, large)
-    assert ratio == pytest.approx(10, rel=0.1 if kernel == "gemm" else 1e-3)
+    assert ratio == pytest.approx(10, rel=0.1 if product else 1e-3)
 
 
 @ALL
@@ -226,6 +238,7 @@ def test_no_work_takes_at_most_the_launch(name: str, kernel: str, graph: bool) -
     device = DEVICE[name]
     answer = {
         "gemm": lambda: device.gemm(0.0, 64.0, 64.0, dtype_of(device), graph=graph),
+        "gram": lambda: device.gram(0.0, 64.0, dtype_of(device), graph=graph),
         "stream": lambda: device.stream(0.0, graph=graph),
         "gather": lambda: device.gather(0.0, 0.0, 0.0, graph=graph),
         "exact_update": lambda: device.exact_update(0.0, 0.0, 0.0, 0.0, 0.0, graph=graph),
@@ -242,6 +255,7 @@ def test_a_captured_graph_is_never_slower(name: str, kernel: str, data: st.DataO
     device, amounts = DEVICE[name], data.draw(work(kernel))
     one_by_one = {
         "gemm": lambda x: device.gemm(*x[:3], dtype_of(device), batch=x[3], graph=False),
+        "gram": lambda x: device.gram(*x[:2], dtype_of(device), batch=x[2], graph=False),
         "stream": lambda x: device.stream(*x, graph=False),
         "gather": lambda x: device.gather(*x, graph=False),
         "exact_update": lambda x: device.exact_update(*x, graph=False),
