@@ -297,8 +297,8 @@ class EmbeddingLookup(_Local):
     """Fused pooled lookup of all local shards of one route: output[bag] = sum of rows[index in bag].
 
     All arrays per rank: `indices` read, `bags` produced, `row_bytes` demanded and `unique_row_bytes` distinct per
-    tier (both at sector granularity), `output_elements`, `operations` (one add per element gathered). `rows`: rows read
-    in place in every tier but HBM, one request each.
+    tier (both at sector granularity), `output_elements`, `operations` (one add per element gathered). Of every tier but
+    HBM: `rows` read in place, one request each, the `sums` that they go to, and the bytes of those sums.
     """
 
     route: str
@@ -312,6 +312,8 @@ class EmbeddingLookup(_Local):
     length_dtype: Dtype
     output_dtype: Dtype
     rows: Mapping[Tier, Array] = field(default_factory=dict)
+    sums: Mapping[Tier, Array] = field(default_factory=dict)
+    sum_bytes: Mapping[Tier, Array] = field(default_factory=dict)
 
     def flops(self) -> Array:
         return self.operations

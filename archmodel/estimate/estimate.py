@@ -112,14 +112,15 @@ def tier_energy(
 
         E = (idle + busy (active - idle)) x period x memories
 
-    with `busy` the share of the time that it moves bytes at its peak; else bytes moved x energy per byte; else none.
+    with `busy` the share of the time that it moves bytes at its peak; else bytes moved x energy per byte; else what the
+    units of one that sums rows say of their sums; else none.
     """
     one = tier.memory
     moved = _over_ranks(
         [
-            np.atleast_1d(np.asarray(tier.moved_bytes(bytes_, count)))
+            np.atleast_1d(np.asarray(tier.moved_bytes(*amounts[:2])))
             for op in ops
-            for (t, _), (bytes_, count) in asked(op.op.work).items()
+            for (t, _), amounts in asked(op.op.work, system.node.host).items()
             if t == name
         ],
         program,
@@ -132,6 +133,14 @@ def tier_energy(
         return (idle + busy * (active - idle)) * period * count
     if one.energy_per_byte is not None:
         return _points(one.energy_per_byte) * moved
+    if one.sums_rows:
+        sums = [
+            np.atleast_1d(np.asarray(one.sum_energy(*amounts)))
+            for op in ops
+            for (t, way), amounts in asked(op.op.work, system.node.host).items()
+            if (t, way) == (name, "sum")
+        ]
+        return _over_ranks(sums, program)
     return 0.0
 
 

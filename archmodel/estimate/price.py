@@ -17,7 +17,7 @@ from archmodel.components.processor import Processor
 from archmodel.errors import ArchmodelError
 from archmodel.estimate.links import links_of_all_to_all, links_of_collective
 from archmodel.estimate.machine import Machine
-from archmodel.estimate.tiers import in_place, moving
+from archmodel.estimate.tiers import in_place, lookups, moving
 from archmodel.program import (
     SECTOR,
     AllToAll,
@@ -118,8 +118,7 @@ def _(work: EmbeddingLookup, machine: Machine) -> Breakdown:
     on_device = machine.device.gather(
         work.row_bytes["hbm"], work.unique_row_bytes["hbm"], work.streamed_bytes(), graph=machine.graph
     )
-    reads = {(t, "read"): (b, work.rows.get(t, b / SECTOR)) for t, b in work.row_bytes.items() if t != "hbm"}
-    return _launched(work, on_device + in_place(reads, machine))
+    return _launched(work, on_device + in_place(lookups(work, machine.host), machine))
 
 
 @price.register

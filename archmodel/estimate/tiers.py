@@ -6,7 +6,7 @@ over a link, come one after the other: memories differ in what they can do at on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from archmodel.components.breakdown import Breakdown, overlapped
 from archmodel.errors import ArchmodelError, suggestion
 from archmodel.estimate.machine import Machine
 from archmodel.memory.host_tier import HostTier, contended
-from archmodel.program import RowMove, Tier
+from archmodel.program import SECTOR, EmbeddingLookup, RowMove, Tier
 from archmodel.quantities import Array, Num
+from archmodel.system import Host
 
-Requests = Mapping[tuple[Tier, str], tuple[Array, Array]]
-"""{(tier, "read" | "write"): (bytes, requests)} of every rank."""
+Requests = Mapping[tuple[Tier, str], tuple[Array, ...]]
+"""What every rank asks of memories: {(tier, "read" | "write"): (bytes, requests)}, and of one that sums rows
+{(tier, "sum"): (bytes of rows, rows, sums, bytes of sums)}."""
 
 
 def tier_of(name: Tier, machine: Machine) -> HostTier:
@@ -31,21 +33,40 @@ def tier_of(name: Tier, machine: Machine) -> HostTier:
     return host.tier(name)
 
 
+def lookups(work: EmbeddingLookup, host: Host | None) -> Requests:
+    """What a lookup asks of memories beside HBM: sums of those that make them, rows of the others."""
+    found: dict[tuple[Tier, str], tuple[Array, ...]] = {}
+    for name, bytes_ in work.row_bytes.items():
+        if name == "hbm":
+            continue
+        amounts = (bytes_, work.rows.get(name, bytes_ / SECTOR))
+        if host is not None and name in host.tier_names and host.tier(name).memory.sums_rows:
+            found[name, "sum"] = (*amounts, work.sums[name], work.sum_bytes[name])
+        else:
+            found[name, "read"] = amounts
+    return found
+
+
+def seconds_of(tier: HostTier, way: str, amounts: Sequence[Num]) -> Num:
+    """Seconds of one memory for one entry of `Requests`, by its own laws."""
+    laws: dict[str, Callable[..., Num]] = {"read": tier.read_time, "write": tier.write_time, "sum": tier.sum_time}
+    return laws[way](*amounts)
+
+
 def tier_seconds(requests: Requests, machine: Machine) -> dict[str, Num]:
     """Seconds of every memory beside HBM for what all devices of the node ask of it:
 
-        t = reads(bytes, requests) + writes(bytes, requests)
+        t = reads(bytes, requests) + writes(bytes, requests) + sums(rows, sums)
 
     by the memory's own laws.
     """
     seconds: dict[str, Num] = {}
-    for (name, way), (bytes_, count) in requests.items():
+    for (name, way), amounts in requests.items():
         if name == "hbm":
             continue
         tier = tier_of(name, machine)
-        law = tier.read_time if way == "read" else tier.write_time
-        both = (contended(x, machine.ranks_per_node, machine.every_rank) for x in (bytes_, count))
-        seconds[name] = seconds.get(name, 0.0) + np.asarray(law(*both))
+        all_of_them = [contended(x, machine.ranks_per_node, machine.every_rank) for x in amounts]
+        seconds[name] = seconds.get(name, 0.0) + np.asarray(seconds_of(tier, way, all_of_them))
     return seconds
 
 
@@ -53,12 +74,15 @@ def in_place(requests: Requests, machine: Machine) -> Breakdown:
     """Rows that a device reads or writes where they lie, in memories of its host:
 
     t = max(bytes / link bandwidth, seconds of each memory)
+
+    Of a memory that sums rows, only sums cross the link.
     """
     if not requests:
         return Breakdown({})
     busy = tier_seconds(requests, machine)
     assert machine.host is not None  # or tier_seconds had raised
-    total = sum((bytes_ for bytes_, _ in requests.values()), np.zeros(1))
+    crossing = (amounts[-1] if way == "sum" else amounts[0] for (_, way), amounts in requests.items())
+    total = sum(crossing, np.zeros(1))
     return overlapped({"host_link": total / machine.host.link.bandwidth, **busy})
 
 

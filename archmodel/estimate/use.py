@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from archmodel.estimate.tiers import Requests
-from archmodel.memory.host_tier import HostTier
+from archmodel.estimate.tiers import Requests, lookups, seconds_of
 from archmodel.program import (
     CacheProbe,
     EmbeddingLookup,
@@ -59,14 +58,14 @@ class CacheUse:
         return 1.0 - self.fetched / self.rows if self.rows else 0.0
 
 
-def asked(work: Work) -> Requests:
+def asked(work: Work, host: Host | None) -> Requests:
     """What a work asks of memories beside HBM."""
+    if isinstance(work, EmbeddingLookup):
+        return lookups(work, host)
     if isinstance(work, RowMove):
         return {key: amount for key, amount in work.requests().items() if key[0] != "hbm"}
     found: dict[tuple[Tier, str], tuple[Array, Array]] = {}
-    if isinstance(work, EmbeddingLookup):
-        found = {(t, "read"): (work.row_bytes[t], rows) for t, rows in work.rows.items()}
-    elif isinstance(work, EmbeddingUpdate | EmbeddingScatterAdd):
+    if isinstance(work, EmbeddingUpdate | EmbeddingScatterAdd):
         for t, rows in work.rows.items():
             state = work.state_bytes[t] if isinstance(work, EmbeddingUpdate) else 0.0
             found[t, "read"] = found[t, "write"] = ((work.row_bytes[t] + state) / 2, rows)
@@ -79,26 +78,25 @@ def tier_use(program: Program, host: Host | None, period: Array) -> dict[str, Ti
     """Every memory of a node that the program uses, the fastest first."""
     if host is None:
         return {}
-    return {
-        name: found for name in host.tier_names if (found := _use(name, host.tier(name), program, period)) is not None
-    }
+    return {name: found for name in host.tier_names if (found := _use(name, host, program, period)) is not None}
 
 
-def _use(name: Tier, tier: HostTier, program: Program, period: Array) -> TierUse | None:
-    """On the node that is busiest. Times of ops add up."""
+def _use(name: Tier, host: Host, program: Program, period: Array) -> TierUse | None:
+    """On the node that is busiest. Times of ops add up; rows that are summed are read."""
+    tier = host.tier(name)
     seconds: Num = 0.0
     totals = dict.fromkeys(("read", "write", "read_moved", "write_moved"), 0.0)
     touched = False
     for op in program.ops:
-        for (t, way), (bytes_, count) in asked(op.work).items():
+        for (t, way), amounts in asked(op.work, host).items():
             if t != name:
                 continue
             touched = True
-            amount, requests = (_node(x, program) for x in (bytes_, count))
-            law = tier.read_time if way == "read" else tier.write_time
-            seconds = seconds + np.asarray(law(amount, requests))
-            totals[way] += amount
-            totals[f"{way}_moved"] += float(np.max(tier.moved_bytes(amount, requests)))
+            of_node = [_node(x, program) for x in amounts]
+            seconds = seconds + np.asarray(seconds_of(tier, way, of_node))
+            kind = "write" if way == "write" else "read"
+            totals[kind] += of_node[0]
+            totals[f"{kind}_moved"] += float(np.max(tier.moved_bytes(*of_node[:2])))
     if not touched:
         return None
     spent = np.asarray(seconds)

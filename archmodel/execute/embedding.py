@@ -51,9 +51,11 @@ def lookup(rank: Rank, shards: list[Shard], bags: list[Bags | None], samples: in
         rank.touch(ids.size * shard.row_sectors, tier)
         rank.note(f"row_bytes.{tier}", ids.size * shard.row_sectors)
         rank.note(f"unique_row_bytes.{tier}", len(np.unique(ids)) * shard.row_sectors)
+        written = out[:, shard.span].size
         if tier != "hbm":
             rank.note(f"rows.{tier}", ids.size)
-        written = out[:, shard.span].size
+            rank.note(f"sums.{tier}", samples)
+            rank.note(f"sum_bytes.{tier}", written * itemsize(dtype))
         rank.touch(written * itemsize(dtype))
         rank.note("output_elements", written)
     return out

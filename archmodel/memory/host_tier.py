@@ -43,6 +43,10 @@ class HostTier(Component):
         share = self._share(requests)
         return self.memory.write_time(bytes_ * share, requests * share)
 
+    def sum_time(self, row_bytes: Num, rows: Num, sums: Num, sum_bytes: Num) -> Num:
+        """Seconds of sums of rows beside the memories, which lie evenly over them."""
+        return self.memory.sum_time(*(np.asarray(x) / self.count for x in (row_bytes, rows, sums, sum_bytes)))
+
     def moved_bytes(self, bytes_: Num, requests: Num) -> Num:
         """Bytes that the media move."""
         return self.memory.moved_bytes(bytes_, requests)

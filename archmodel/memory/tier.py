@@ -1,6 +1,7 @@
 """One level of memory, and how long random accesses to it take.
 
-Kinds: `memory` (here: byte-addressable, HBM to persistent memory, also behind a link) and `block` (a drive).
+Kinds: `memory` (here: byte-addressable, HBM to persistent memory, also behind a link), `block` (a drive) and
+`near_memory` (DRAM that sums rows).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from archmodel.quantities import (
     Watts,
 )
 
-MEMORIES: Family[MemoryTier] = Family("memory", homes={"block": "archmodel.memory.block"})
+MEMORIES: Family[MemoryTier] = Family(
+    "memory", homes={"block": "archmodel.memory.block", "near_memory": "archmodel.memory.nmp.tier"}
+)
 
 _ROUNDING = 1e-12
 """Relative excess of a request over whole granules that is taken for rounding."""
@@ -101,6 +104,20 @@ class MemoryTier(Component):
     def update_time(self, bytes_: Num, requests: Num) -> Num:
         """Seconds to read granules and write them back, one after the other."""
         return self.read_time(bytes_, requests) + self.write_time(bytes_, requests)
+
+    @property
+    def sums_rows(self) -> bool:
+        """Whether lookups get sums of rows from it, not rows."""
+        return False
+
+    def sum_time(self, row_bytes: Num, rows: Num, sums: Num, sum_bytes: Num) -> Num:
+        """Seconds to make `sums` sums, of `sum_bytes` together, of `rows` rows of `row_bytes` together, where the
+        memory does so (`sums_rows`). Raises TierError else."""
+        raise TierError(f"{self.name or 'the memory'} sums no rows; one of kind near_memory does")
+
+    def sum_energy(self, row_bytes: Num, rows: Num, sums: Num, sum_bytes: Num) -> Num:
+        """Joules of that."""
+        raise TierError(f"{self.name or 'the memory'} sums no rows; one of kind near_memory does")
 
     def request_rate(self, depth: Num, write: bool = False) -> Num:
         """Requests/s of one granule with `depth` in flight, bandwidth aside: Little's law, depth / latency."""

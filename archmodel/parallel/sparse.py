@@ -148,6 +148,8 @@ def amounts(e: Emitter, placement: Placement, counts: Counts, scope: Scope, trai
             put(f"state_update.{tier}", 2 * unique * size.state_row_bytes * here)
             if tier != "hbm":
                 put(f"reads.{tier}", indices * here)
+                put(f"sums.{tier}", batch * present * here)
+                put(f"sum_columns.{tier}", batch * size.columns * present * here)
                 put(f"updates.{tier}", unique * here)
         for tier, here in size.at_home.items():
             put(f"parameters.{tier}", b.rows * size.columns * size.element * here)
@@ -361,6 +363,8 @@ class SparseLowering:
                 wires.length,
                 dtype,
                 a.by("reads"),
+                a.by("sums"),
+                {tier: columns * itemsize(dtype) for tier, columns in a.by("sum_columns").items()},
             )
             reads = (self._indices(scope), self.weights(scope), *self._staged(scope))
             e.op(f"{name}.lookup", "forward", work, reads, (found,))

@@ -161,7 +161,8 @@ def _inputs(inputs: Mapping[str, Input], design: Design) -> RenderableType:
     if not inputs:
         return Text("none")
     columns = ("field", "value", "status", "source", "where")
-    rows = table(*columns, right=("value",), whole=columns[:-1])
+    long = max(map(len, inputs)) > _LONG
+    rows = table(*columns, right=("value",), whole=columns[long:-1])
     rows.padding = (0, 2, 0, 0)
     sources: dict[str, int] = {}
     for path, seen in sorted(inputs.items()):
@@ -173,6 +174,8 @@ def _inputs(inputs: Mapping[str, Input], design: Design) -> RenderableType:
     return Group(rows, Text(), *notes)
 
 
+_LONG = 52
+"""Characters of a field from which on its column wraps, so that the place in the file keeps room."""
 NOT_IN_A_FILE = "no file gives it; what the field is when left out"
 
 

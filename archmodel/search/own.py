@@ -286,6 +286,8 @@ class Laws:
             wires.length,
             wires.lookup_forward,
             requests(indices),
+            requests(samples * present),
+            requests(samples * columns * present * itemsize(wires.lookup_forward)),
         )
         works: list[Work] = []
         sent = lookup.indices * itemsize(wires.index) + lookup.bags * itemsize(wires.length)

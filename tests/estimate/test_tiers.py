@@ -289,3 +289,60 @@ def test_check_runs_caches_and_says_what_it_shrank(tiered: Maker) -> None:
     moved = {row.op: row.memory["ssd"] for row in report.ops if "ssd" in row.memory}
     assert set(moved) == {"row.cache_fetch", "row.cache_write_back"}
     assert all(count.program == count.counted > 0 for count in moved.values())
+
+
+# --- memory that sums rows ----------------------------------------------------------------------------------
+
+
+NEAR = """
+use: deeprecsys_rmc1_1xa100.yaml
+system: {node: {host: {tiers: {nmp: {memory: {use: memories/recnmp_4x4x2.yaml}}}}}}
+plan: {tables: {default: {sharding: table_wise, tier: nmp}}}
+"""
+
+
+@pytest.fixture
+def near(tmp_path: Path) -> Maker:
+    """Makes the design of one A100 whose host has RecNMP DIMMs and the tables in them, with changed paths."""
+
+    def make(changes: dict[str, Any] | None = None) -> am.Design:
+        path = tmp_path / "near.yaml"
+        path.write_text(NEAR)
+        return am.load(path).with_(changes or {})
+
+    return make
+
+
+def test_only_sums_cross_the_link(near: Maker) -> None:
+    """RMC1: 256 samples, 8 tables of 32 fp32 numbers, 80 rows a sum."""
+    link = 1e6
+    slow = estimate(near({"system.node.host.link.bandwidth": link}))
+    assert slow.op("table.lookup").breakdown.parts["host_link"].item() == pytest.approx(256 * 8 * 128 / link)
+    rows = estimate(near({"system.node.host.link.bandwidth": link, "plan.tables.default.tier": "ddr"}))
+    assert rows.op("table.lookup").breakdown.parts["host_link"].item() == pytest.approx(256 * 8 * 80 * 128 / link)
+
+
+def test_the_units_say_how_long_sums_take(near: Maker) -> None:
+    design = near()
+    memory = design.system.node.host.tiers["nmp"].memory  # type: ignore[union-attr]
+    answer = estimate(design)
+    expected = memory.sum_time(256 * 8 * 80 * 128.0, 256 * 8 * 80.0, 256 * 8.0, 256 * 8 * 128.0)
+    assert answer.op("table.lookup").breakdown.parts["nmp"].item() == pytest.approx(expected)
+    use = answer.tiers["nmp"]
+    assert (use.read, use.written) == (256 * 8 * 80 * 128, 0)
+    assert use.busy == pytest.approx(expected / answer.iteration_time)
+    assert answer.energy.parts["nmp"] == pytest.approx(  # type: ignore[union-attr]
+        memory.sum_energy(256 * 8 * 80 * 128.0, 256 * 8 * 80.0, 256 * 8.0, 256 * 8 * 128.0)
+    )
+
+
+def test_updates_of_rows_in_it_are_plain_reads_and_writes(near: Maker) -> None:
+    trained = near({"workload.mode": "train"})
+    plain = trained.with_({"plan.tables.default.tier": "ddr", "system.node.host.ddr.bandwidth": "76.8 GB/s"})
+    update = [estimate(design).op("table.update").breakdown.parts for design in (trained, plain)]
+    assert update[0]["nmp"].item() == pytest.approx(update[1]["ddr"].item())
+
+
+def test_sums_run_as_they_are_priced(near: Maker) -> None:
+    report = am.check(near())
+    assert report.passed, report.problems

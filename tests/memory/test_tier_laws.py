@@ -12,7 +12,10 @@ from pydantic import ValidationError
 
 from archmodel.components.base import dimensions
 from archmodel.errors import ArchmodelError
+from archmodel.memory.dram.channel import DramChannel
+from archmodel.memory.nmp import RankNmp
 from archmodel.memory.tier import MEMORIES, MemoryTier, TierError
+from tests.memory.parts_of_memory import part
 
 KINDS = sorted(MEMORIES.kinds())
 RANGES = {
@@ -29,12 +32,21 @@ RANGES = {
 RESOURCES = {"outstanding", "queue_depth"}
 """Besides every bandwidth and rate of requests."""
 SLACK = 1.0 + 1e-9
+PARTS: dict[str, dict[str, Any]] = {
+    "near_memory": {
+        "channel": part(DramChannel, "ddr4_2400_recnmp"),
+        "unit": part(RankNmp, "recnmp"),
+        "channels": 1000,  # as fast as any bandwidth that is drawn
+    }
+}
+"""Fields that are no amounts."""
 PLAIN: dict[str, dict[str, Any]] = {
     "memory": {"capacity": 1e12, "bandwidth": 1e11, "latency": 1e-7, "access_granularity": 64.0, "outstanding": 10.0},
     "block": {
         "capacity": 1e12, "bandwidth": 2e9, "latency": 1e-4, "access_granularity": 4096.0, "read_iops": 4e5,
         "write_iops": 1e5, "write_bandwidth": 1e9, "queue_depth": 32.0,
     },
+    "near_memory": {"capacity": 1e12, "bandwidth": 1e11, "latency": 1e-7, **PARTS["near_memory"]},
 }  # fmt: skip
 TIERS = {kind: MEMORIES.resolve(kind).model_validate(values) for kind, values in PLAIN.items()}
 
@@ -47,7 +59,7 @@ def resources(kind: str) -> list[str]:
 @st.composite
 def tiers(draw: st.DrawFn, kind: str) -> MemoryTier:
     cls = MEMORIES.resolve(kind)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(PARTS.get(kind, {}))
     for name, dim in dimensions(cls).items():
         if dim is not None and (cls.model_fields[name].is_required() or draw(st.booleans())):
             low, high = RANGES[dim]
@@ -61,8 +73,8 @@ EVERY = pytest.mark.parametrize("kind", KINDS)
 TIMES = ("read_time", "write_time")
 
 
-def test_both_kinds_are_here_and_the_plain_one_needs_no_name() -> None:
-    assert {"block", "memory"} <= set(KINDS)
+def test_all_kinds_are_here_and_the_plain_one_needs_no_name() -> None:
+    assert {"block", "memory", "near_memory"} <= set(KINDS)
     assert MemoryTier.model_validate({"capacity": 1.0, "bandwidth": 1.0}).kind == "memory"
 
 
