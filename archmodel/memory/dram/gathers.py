@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from archmodel.memory.cache import Popularity
+from archmodel.memory.dram.banks import bank_wait, found_rows, placed
 from archmodel.memory.dram.channel import DramChannel
 from archmodel.memory.dram.slots import cycles_of_slots, pattern, refresh_loss, thinned
 from archmodel.quantities import Array, Num
 
-_HALVINGS = 24
+_STEPS, _ROUNDS, _FEW = 12, 10, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +34,6 @@ class GatherBound:
     def limit(self) -> str:
         """The resource that bounds a single point."""
         return max(self.parts, key=lambda name: float(self.parts[name]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """A vector's stay at a bank, in cycles, by class of DRAM rows (the last axis)."""
-
-    accesses: Array
-    """Share of all vectors."""
-    bank: Array
-    """Share of the vectors that go to its bank."""
-    again: Array
-    """Share of its vectors that find their row open."""
-    hold: Array
-    """Cycles that its bank is taken by a vector, in order of arrival."""
-    least: Array
-    """The same when all waiting vectors of its row follow each other."""
 
 
 def gather_bound(
@@ -99,60 +85,91 @@ def gather_bound(
     vectors = n if apart else np.ones_like(n)
     n = np.ones_like(n) if apart else n
     closed = channel.page == "closed"
+    popular = popularity is not None and not closed
     A = n if closed else np.ones_like(n)
     step = np.asarray(max(t.tRC, t.tRCD + t.tRTP + t.tRP) if closed else t.tCCD_L, dtype=np.float64)
-    R, Q, n, A = np.broadcast_arrays(R, Q, n, A)
+    banks = placed(popularity, R * channel.banks)
+    R, Q, n, A = (a[..., None] for a in np.broadcast_arrays(R, Q, n, A))
+    shape = np.broadcast_shapes(R.shape, banks.share.shape[:-1])
 
-    visit = _visit(channel, R, n, popularity)
-    hits = (visit.accesses * visit.again).sum(-1)
     data, gaps = _bus(channel, R, Q, n, A)
-    parts: dict[str, Num] = {
-        "bus": data + gaps,
-        "activates": A * (1.0 - hits) * np.maximum(t.tFAW / 4.0, t.tRRD_S) / R,
-        "bank": (visit.bank * visit.least).max(-1),
-        "column": n * t.tCCD_L / (R * channel.bank_groups),
-    }
     k = np.maximum(np.floor(Q / n), 1.0)
     full = t.tRCD + 1.0 + (0.0 if closed else t.tRP)
-    idle = np.maximum(k - full / np.maximum.reduce(np.broadcast_arrays(*parts.values())), R)
-    uneven = {**parts, "activates": parts["activates"] * (1.0 + (R - 1.0) / (2.0 * idle))}
-    least = _norm(list(uneven.values()), np.where(R > 1, fit.sharpness, fit.sharpness_alone))
+    miss = n * step if closed else np.maximum(t.tRC, t.tRP + t.tRCD + (n - 1.0) * step + t.tRTP)
+    hit = n * step if closed else n * t.tCCD_L
     others = np.maximum(np.maximum(Q / n, 1.0) - 2.0, 0.0)
     crowd = others / (others + 1.0)
     enters = pattern(np.asarray(full), step, n, Q)
 
-    def slots(c: Array) -> tuple[Array, Array, Array]:
-        """Cycles per vector that the queue allows at c cycles per vector; waits for banks, time of a vector alone."""
-        per_bank = t.tREFI / (c * R * channel.banks)
-        opened = 0.0 if closed else 1.0 + np.expm1(-per_bank) / per_bank
-        first = (1.0 - hits) * (opened * t.tRP + t.tRCD) + 1.0
-        own = first + (n - 1.0) * step
-        wait = _bank_wait(visit, own, c)
-        rho = crowd * np.minimum(data / c, 1.0)
-        crowded = fit.crowding * rho * data / (1.0 - rho)
-        found = cycles_of_slots(np.asarray(first), step, n, Q, wait, np.asarray(crowded), enters)
-        return found, wait, np.asarray(own)
+    def visit(c: Array) -> tuple[Array, Array, Array, Array]:
+        """At c cycles per vector: share of vectors that find their row open, cycles that the busiest bank needs, time
+        of a vector alone, its wait for its bank."""
+        wait = found = np.zeros((*c.shape, banks.share.shape[-1]))
+        x = wait
+        for _ in range(_ROUNDS if popular else _FEW):
+            new, other = (found, found) if closed else found_rows(banks, c, x, hit, t.tREFI)
+            found = (found + new) / 2
+            hold = miss[..., None] + found * (hit - miss)[..., None]
+            hits = banks.mean(found)
+            own = banks.mean(other * t.tRP + (1.0 - found) * (t.tRCD + 1.0)) + (n - 1.0) * step
+            own = own + hits * t.tCCD_L
+            inside = np.maximum(Q / n, (own + banks.mean(wait)) / c)
+            wait = bank_wait(banks, c, own, hold, np.maximum(1.0 - 1.0 / inside, 0.0))
+            # the time in the queue that is no wait for banks: of the bank that bounds all, or spent by all alike
+            busy = np.minimum(banks.share * hold / c[..., None], 1.0) ** fit.sharpness
+            rest = np.maximum(1.0 - (banks.count * busy).sum(-1, keepdims=True), 0.0)
+            queued = np.maximum(Q / n * c - own - banks.mean(wait), 0.0)[..., None]
+            x = np.minimum(wait, (Q / n * c)[..., None] / banks.share) + queued * (busy / banks.share + rest)
+        return banks.mean(found), (banks.share * hold).max(-1), own, banks.mean(wait)
 
-    low = np.maximum(least, 1e-9)
-    high = 2.0 * (low + slots(low)[0])
-    for _ in range(_HALVINGS):
-        c = np.sqrt(low * high)
-        allowed, wait, own = slots(c)
-        under_way = np.maximum((own + wait) / allowed, 1.0)
+    def limits(c: Array) -> tuple[dict[str, Array], Array, Array, Array]:
+        hits, bank, own, wait = visit(c)
+        parts = {
+            "bus": data + gaps,
+            "activates": A * (1.0 - hits) * np.maximum(t.tFAW / 4.0, t.tRRD_S) / R,
+            "bank": bank,
+            "column": n * t.tCCD_L / (R * channel.bank_groups),
+        }
+        idle = np.maximum(k - full / np.maximum.reduce(np.broadcast_arrays(*parts.values())), R)
+        uneven = parts["activates"] * (1.0 + (R - 1.0) / (2.0 * idle))
+        shared = _norm([parts["bus"], uneven, parts["column"]], np.where(R > 1, fit.sharpness, fit.sharpness_alone))
+        rho = crowd * np.minimum(data / c, 1.0)
+        first = own - (n - 1.0) * step
+        parts["queue"] = cycles_of_slots(first, step, n, Q, wait, fit.crowding * rho * data / (1.0 - rho), enters)
+        under_way = np.maximum((own + wait) / parts["queue"], 1.0)
         stuck = np.minimum(wait / c / under_way, 1.0)
         spread = fit.stuck * np.sqrt(stuck * (1.0 - stuck) / under_way)
-        slower = thinned(least, allowed, spread) > c
-        low, high = np.where(slower, c, low), np.where(slower, high, c)
-    c = np.asarray(np.sqrt(low * high))
-    allowed, wait, own = slots(c)
-    parts["queue"] = allowed
+        return parts, thinned(shared, parts["queue"], spread), own, hits
+
+    def excess(u: Array) -> Array:
+        parts, others, _, _ = limits(np.exp(u))
+        return np.log(_norm([others, parts["bank"]], fit.sharpness)) - u
+
+    low = np.broadcast_to(np.log(n * t.tBL), shape)
+    c = np.exp(_root(excess, low, low + np.log(4.0 * (full + miss + n * step) / (n * t.tBL))))
+    parts, others, own, hits = limits(c)
     closing = t.tRC - t.tRP
     rate = A * (1.0 - hits) / (R * c)
     stop = t.tRFC + t.tRP + closing + np.expm1(-rate * closing) / np.maximum(rate, 1e-30)
-    alone = k * allowed
-    lost = refresh_loss(stop, R, k, c, alone) + fit.lost * own / R * np.minimum(allowed / c, 1.0)
-    share = np.minimum(R * lost / t.tREFI, 0.99)
-    return GatherBound({name: vectors * part for name, part in parts.items()}, vectors * c, share)
+    lost = refresh_loss(stop, R, k, c, k * parts["queue"]) + fit.lost * own / R * np.minimum(parts["queue"] / c, 1.0)
+    refreshed = [others / (1.0 - np.minimum(R * lost / t.tREFI, 0.99)), parts["bank"] / (1.0 - stop / t.tREFI)]
+    together = _norm(refreshed, fit.sharpness).mean(-1)
+    means = {name: vectors * np.broadcast_to(part, shape).mean(-1) for name, part in parts.items()}
+    return GatherBound(means, vectors * c.mean(-1), 1.0 - c.mean(-1) / together)
+
+
+def _root(falling: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Where `falling` crosses 0 between `low` and `high` (Illinois method)."""
+    x, side = low, np.zeros(low.shape)
+    at_low, at_high = (np.clip(falling(end), -1.0, 1.0) for end in (low, high))
+    for _ in range(_STEPS):
+        x = low + (high - low) * at_low / np.maximum(at_low - at_high, 1e-300)
+        y = np.clip(falling(x), -1.0, 1.0)
+        above = y > 0.0
+        at_low = np.where(above, y, at_low / np.where(side < 0.0, 2.0, 1.0))
+        at_high = np.where(above, at_high / np.where(side > 0.0, 2.0, 1.0), y)
+        low, high, side = np.where(above, x, low), np.where(above, high, x), np.where(above, 1.0, -1.0)
+    return np.asarray(x)
 
 
 def _norm(parts: list[Num], power: Num) -> Array:
@@ -196,24 +213,6 @@ def _bus(channel: DramChannel, R: Array, Q: Array, n: Array, A: Array) -> tuple[
     gap = np.where(R > 1, np.minimum(gap, np.maximum(t.tRTRS, 0.0)), gap)
     alone = 0.0 if channel.page == "closed" else (n - 1.0) * lone * gap
     return np.asarray(n * t.tBL + A * switch * t.tRTRS), np.asarray(alone)
-
-
-def _bank_wait(visit: _Visit, own: Array, c: Array) -> Array:
-    """Mean cycles that a vector waits for its bank, of `gather_bound`; q from the wait as it is without others."""
-    stay, rate = own[..., None], 1.0 / c[..., None]
-    tail = np.maximum(visit.hold - stay, 0.0)
-    before = np.floor(tail * rate)
-    tails = visit.bank * ((before + 1.0) * tail - before * (before + 1.0) / (2.0 * rate))
-    ahead = visit.bank * rate * stay * (visit.hold - stay / 2)
-    load = visit.bank * rate * visit.least
-
-    def waits(q: Array) -> Array:
-        return np.asarray((visit.accesses * (tails + q * ahead) / np.maximum(1.0 - q * load, 1e-9)).sum(-1))
-
-    wait = np.zeros(np.broadcast_shapes(own.shape, c.shape))
-    for _ in range(6):
-        wait = waits(np.maximum(1.0 - c / (own + wait), 0.0)[..., None])
-    return wait
 
 
 def gather_bandwidth(
