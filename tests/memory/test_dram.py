@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from archmodel.memory.access import Zipf
 from archmodel.memory.batch_cache import paged
+from archmodel.memory.dram.banks import placed
 from archmodel.memory.dram.channel import DramChannel
 from archmodel.memory.dram.gathers import gather_bandwidth, gather_bound, gather_latency
 from archmodel.memory.dram.simulate import DramTraceError, Gathers, laid_out, random_gathers, serve
@@ -71,11 +74,23 @@ def test_latency_agrees_with_dramsim3(ranks: int, load: float) -> None:
 
 
 QUEUES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
-DDR4_2666 = changed(
-    DDR4, timing__clock=1.333e9, timing__tRC=62, timing__tRCD=19, timing__tCL=19, timing__tRP=19, timing__tCCD_L=7,
-    timing__tRRD_L=7, timing__tFAW=28, timing__tRTP=10, timing__tRFC=467, timing__tREFI=10400,
-)  # fmt: skip
-"""Of the same chips; nothing was fitted on it."""
+FITTED = {"DDR4-2400": DDR4, "DDR5-4800": DDR5}
+HELD_OUT = {
+    name: part(DramChannel, file)
+    for name, file in {
+        "DDR4-2666": "ddr4_2666_8gb_x8", "DDR4-2933 x16": "ddr4_2933_8gb_x16", "DDR4-3200": "ddr4_3200_8gb_x8",
+        "DDR5-5600": "ddr5_5600_16gb_x8", "DDR5-6400": "ddr5_6400_16gb_x8",
+    }.items()
+}  # fmt: skip
+AGREES = 0.05
+MISSES = {
+    # part, page, ranks: (queue, bytes) of the cases that are further apart than that, with how far they are
+    ("DDR4-2400", "open", 3): {(10, 256): -0.052}, ("DDR4-2400", "open", 4): {(10, 256): -0.057},
+    ("DDR5-4800", "open", 3): {(10, 256): -0.051}, ("DDR5-4800", "open", 4): {(10, 256): -0.058},
+    ("DDR4-2933 x16", "open", 4): {(24, 64): -0.054},
+    ("DDR4-3200", "open", 2): {(64, 64): 0.056}, ("DDR4-3200", "closed", 2): {(64, 64): 0.062},
+}  # fmt: skip
+"""Everything else on the grid agrees."""
 
 
 def off(channel: DramChannel, queues: tuple[int, ...], vectors: int = 8000) -> Array:
@@ -88,61 +103,100 @@ def off(channel: DramChannel, queues: tuple[int, ...], vectors: int = 8000) -> A
     return gather_bound(channel, sizes, depth=np.array(queues)[:, None]).cycles / np.array(measured) - 1.0
 
 
+def by_case(queues: tuple[int, ...], found: Array) -> dict[tuple[int, int], float]:
+    return {
+        (queue, 64 * (i + 1)): float(e) for queue, row in zip(queues, found, strict=True) for i, e in enumerate(row)
+    }
+
+
+def agree(found: dict[tuple[int, int], float], missed: dict[tuple[int, int], float]) -> None:
+    """All within 5 %, but for the cases that are known not to be, which stay what they are."""
+    apart = {case: error for case, error in found.items() if abs(error) > AGREES or case in missed}
+    assert apart == {case: pytest.approx(error, abs=0.01) for case, error in missed.items()}
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("page", ["open", "closed"])
-@pytest.mark.parametrize("part", [DDR4, DDR5, DDR4_2666], ids=["DDR4-2400", "DDR5-4800", "DDR4-2666"])
-def test_the_closed_form_agrees_with_the_simulator(part: DramChannel, page: str, ranks: int) -> None:
-    """Within 5 %, but for 6 of these 1344 cases, all of which are within 6 %."""
-    found = np.abs(off(changed(part, page=page, ranks=ranks), QUEUES))
-    assert found.max() < 0.06
-    assert (found > 0.05).sum() <= 2
-    assert found.mean() < 0.025
+@pytest.mark.parametrize("name", [*FITTED, *HELD_OUT])
+def test_the_closed_form_agrees_with_the_simulator(name: str, page: str, ranks: int) -> None:
+    queues = QUEUES if name in FITTED else (2, 5, 10, 24, 64)
+    found = off(changed((FITTED | HELD_OUT)[name], page=page, ranks=ranks), queues)
+    agree(by_case(queues, found), MISSES.get((name, page, ranks), {}))
+    assert np.abs(found).mean() < 0.025
 
 
 @pytest.mark.parametrize("switch", [1, 2])
 @pytest.mark.parametrize("page", ["open", "closed"])
 def test_it_also_does_for_eight_ranks(page: str, switch: int) -> None:
-    found = off(changed(DDR4, ranks=8, page=page, timing__tRTRS=switch), (32, 64, 128), 10_000)
-    assert np.abs(found).max() < 0.05
+    queues = (32, 64, 128)
+    found = off(changed(DDR4, ranks=8, page=page, timing__tRTRS=switch), queues, 10_000)
+    missed = {(64, 256): -0.05} if (page, switch) == ("closed", 2) else {}
+    agree(by_case(queues, found), missed)
 
 
+@cache
 def drawn(alpha: float, seed: int, table: int = 1_000_000, count: int = 6000) -> npt.NDArray[np.int64]:
     weights = np.arange(1.0, table + 1) ** -alpha
     rng = np.random.default_rng(seed)
     return rng.permutation(table)[rng.choice(table, count, p=weights / weights.sum())]
 
 
-@pytest.mark.parametrize(("alpha", "within"), [(0.8, 0.05), (1.2, 0.13)])
+@pytest.mark.parametrize(("alpha", "tables"), [(0.8, 4), (1.2, 24)])
 @pytest.mark.parametrize("page", ["open", "closed"])
 @pytest.mark.parametrize("ranks", [1, 4])
-def test_popular_rows_find_themselves_open_or_their_bank_busy(
-    alpha: float, within: float, page: str, ranks: int
-) -> None:
-    """Where rows lie is chance: the mean over tables laid out at random. Random vectors are a third off at 1.2."""
+def test_popular_rows_find_themselves_open_or_their_bank_busy(alpha: float, tables: int, page: str, ranks: int) -> None:
+    """Where rows lie is chance: the mean over tables laid out at random, enough of them for an error of 2 % of it.
+    Random vectors are a third off at 1.2."""
+    found = {}
     for queue in (1, 12, 32):
         channel = changed(DDR4, page=page, ranks=ranks, queue=queue)
         for size in (64, 256):
             rows = paged(Zipf(alpha=alpha).popularity(1e6), channel.row_bytes / size)
-            tables = [laid_out(channel, drawn(alpha, seed), size) for seed in range(4)]
-            measured = np.mean([serve(channel, table).cycles / len(table) for table in tables])
-            found = float(gather_bound(channel, size, popularity=rows).cycles)
-            assert found == pytest.approx(measured, rel=within)
+            runs = [serve(channel, laid_out(channel, drawn(alpha, seed), size)) for seed in range(tables)]
+            measured = np.mean([run.cycles / len(run.finished) for run in runs])
+            found[queue, size] = float(gather_bound(channel, size, popularity=rows).cycles / measured - 1.0)
+    agree(found, {})
 
 
+def test_rows_dealt_to_banks_are_all_there_and_lie_as_chance_puts_them() -> None:
+    """Shares add up, the squares of rows' shares too, and the busiest bank has the mean of 2000 other layouts."""
+    popularity = Zipf(alpha=1.2).popularity(1e6)
+    banks = np.array([8.0, 16.0, 64.0])
+    found = placed(popularity, banks)
+    assert found.mean(np.ones_like(found.share)) == pytest.approx(np.ones((3, found.share.shape[1])))
+    assert (found.count.sum(-1) == banks[:, None]).all()
+    assert found.rows.sum(-1) == pytest.approx(found.share)
+    rng = np.random.default_rng(7)
+    p = np.arange(1.0, 1e6 + 1) ** -1.2
+    p = p[:2000] / p.sum()
+    for i, count in enumerate(banks.astype(int)):
+        loads = [np.bincount(rng.integers(0, count, len(p)), p, count).max() for _ in range(2000)]
+        busiest = float(found.share[i, :, 0].mean())
+        assert busiest == pytest.approx(np.mean(loads) + (1 - p.sum()) / count, rel=0.015)
+        expected = (found.count[i, 0] * (found.rows * found.met)[i].mean(0).sum(-1)).sum()
+        assert expected == pytest.approx((popularity.rows * popularity.probability**2).sum(), rel=1e-6)
+
+
+SCAN_MISSES = {
+    # of scans: part, page, ranks
+    ("DDR5-4800", "open", 2): {(32, 256): 0.066},
+    ("DDR5-4800", "closed", 3): {(64, 64): -0.05, (64, 256): -0.08},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("page", ["open", "closed"])
-@pytest.mark.parametrize("part", [DDR4, DDR5], ids=["DDR4", "DDR5"])
-def test_a_scan(part: DramChannel, page: str) -> None:
-    """Without refreshes, with which a scan of several ranks falls in step, to its good or bad by up to 15 %; banks of
-    one rank are closed by them before the scan comes back."""
-    for ranks in (1, 2, 4):
-        for queue in (1, 4, 16, 32, 64):
-            channel = changed(part, page=page, ranks=ranks, queue=queue)
-            if ranks > 1:
-                channel = changed(channel, timing__tREFI=10**8)
-            for size in (64, 256):
-                trace = laid_out(channel, np.arange(12_000), size)
-                measured = serve(channel, trace).cycles / len(trace)
-                assert float(stream_bound(channel, size).cycles) == pytest.approx(measured, rel=0.05)
+@pytest.mark.parametrize("name", FITTED)
+def test_a_scan(name: str, page: str, ranks: int) -> None:
+    """Refreshes of several ranks fall in step with it, for its good or bad by up to 20 %."""
+    found = {}
+    for queue in (1, 4, 16, 32, 64):
+        channel = changed(FITTED[name], page=page, ranks=ranks, queue=queue)
+        for size in (64, 256):
+            trace = laid_out(channel, np.arange(24_000), size)
+            measured = serve(channel, trace).cycles / len(trace)
+            found[queue, size] = float(stream_bound(channel, size).cycles / measured - 1.0)
+    agree(found, SCAN_MISSES.get((name, page, ranks), {}))
 
 
 @pytest.mark.parametrize("ranks", [1, 4])

@@ -17,29 +17,29 @@ def test_speedups_by_ranks_and_packets(study: ModuleType) -> None:
     """12 bars and 3 coloured ones; the worst is one pooling a packet on 8 ranks, where the simulator is low."""
     found = errors(list(study.rank_parallelism()))
     assert len(found) == 15
-    assert np.mean(found) < 0.05
-    assert max(found) < 0.15
+    assert np.mean(found) < 0.042
+    assert max(found) < 0.135
 
 
 def test_the_ladder_of_optimisations(study: ModuleType) -> None:
     rows = list(study.ladder())
-    assert max(errors(rows)) < 0.06
+    assert max(errors(rows)) < 0.045
     assert [row.predicted for row in rows] == sorted(row.predicted for row in rows)
 
 
 def test_128_kb_is_the_best_cache(study: ModuleType) -> None:
     rows = list(study.cache_sizes())
     assert max(rows, key=lambda row: row.predicted).case == "RankCache 128 KB"
-    assert max(errors(rows)) < 0.09
+    assert max(errors(rows)) < 0.075
 
 
 def test_end_to_end(study: ModuleType) -> None:
     """All come out high, two ranks most."""
     rows = [row for row in study.end_to_end() if row.target == "end to end"]
     assert len(rows) == 12
-    assert np.mean(errors(rows)) < 0.065
-    assert max(errors(rows)) < 0.105
-    assert max(error for row, error in zip(rows, errors(rows), strict=True) if row.case.endswith("8 ranks")) < 0.05
+    assert np.mean(errors(rows)) < 0.06
+    assert max(errors(rows)) < 0.1
+    assert max(error for row, error in zip(rows, errors(rows), strict=True) if row.case.endswith("8 ranks")) < 0.045
 
 
 def test_alternatives_where_another_paper_ran_them(study: ModuleType) -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: N803, N806  (the model's symbols)
 """Where popular rows lie, which of them are found open, and how long a vector waits for its bank. All broadcast."""
 
 from __future__ import annotations
@@ -49,7 +48,23 @@ def placed(popularity: Popularity | None, banks: Array) -> Banks:
         return Banks(1.0 / even, even, 1.0 / one, np.zeros_like(one), 1.0 / one)
     shape = np.broadcast_shapes(banks.shape, popularity.probability.shape[:-1])
     banks = np.broadcast_to(banks, shape)[..., None, None]
-    most = max(int(banks.max(initial=1.0)), _SINGLE + 1)
+    load, rows, squares = _layouts(popularity, banks)
+    each = np.concatenate([load, rows, squares, rows * load], -1)
+    each = np.take_along_axis(each, np.argsort(-load, axis=-2), -2)
+    others = each[..., _SINGLE:, :].sum(-2, keepdims=True) / np.maximum(banks - _SINGLE, 1.0)[..., None]
+    each = np.concatenate([each[..., :_SINGLE, :], others], -2)
+    each = np.take_along_axis(each, np.argsort(each[..., 0, 0], axis=-1)[..., None, None], -3)
+    each = each.reshape(*shape, _CLASSES, -1, *each.shape[-2:]).mean(-3)
+    share, (rows, squares, both) = each[..., 0], np.split(each[..., 1:], 3, -1)
+    single = np.where(np.arange(_SINGLE) < banks, 1.0, 0.0)
+    count = np.broadcast_to(np.concatenate([single, np.maximum(banks - _SINGLE, 0.0)], -1), share.shape)
+    met, bank = (np.maximum(a, 0.0) / np.maximum(rows, 1e-12) for a in (squares, both))
+    return Banks(share, count, rows, met, bank - met)
+
+
+def _layouts(popularity: Popularity, banks: Array) -> tuple[Array, Array, Array]:
+    """Of every layout and bank: its share, those of its hottest rows and of all its others, the squares of the same."""
+    shape, most = banks.shape[:-2], max(int(banks.max(initial=1.0)), _SINGLE + 1)
     upto = np.cumsum(popularity.rows, axis=-1)
     rank = (upto[..., None, :] <= np.arange(_HOTTEST)[:, None] + 0.5).sum(-1)
     top = np.take_along_axis(popularity.probability, np.minimum(rank, upto.shape[-1] - 1), -1)
@@ -60,34 +75,26 @@ def placed(popularity: Popularity | None, banks: Array) -> Banks:
     top = np.take_along_axis(np.broadcast_to(top, bank.shape), order, -1)
     step = np.arange(_HOTTEST)
     first = np.where(np.diff(bank, axis=-1, prepend=-1) > 0, step, 0)
-    place = step - np.maximum.accumulate(first, axis=-1)
+    place = (step - np.maximum.accumulate(first, axis=-1)).ravel()
     layouts = int(np.prod(shape)) * _LAYOUTS
     at = (np.arange(layouts).reshape(*shape, _LAYOUTS, 1) * most + bank).ravel()
 
-    def dealt(value: Array, rest: Array) -> Array:
+    def dealt(value: Array, total: Array) -> Array:
         """Sums by bank of what the hottest rows have, and of all the other rows evenly."""
         summed = np.bincount(at, value.ravel(), layouts * most).reshape(*shape, _LAYOUTS, most)
-        return np.where(np.arange(most) < banks, summed + np.maximum(rest - value.sum(-1, keepdims=True), 0.0) / banks, 0)
+        rest = np.maximum(total - value.sum(-1, keepdims=True), 0.0) / banks
+        return np.asarray(np.where(np.arange(most) < banks, summed + rest, 0.0)[..., None])
 
-    rows = np.zeros((layouts * most, _ROWS))
-    hot = place.ravel() < _ROWS
-    rows[at[hot], place.ravel()[hot]] = top.ravel()[hot]
+    rows, hot = np.zeros((layouts * most, _ROWS)), place < _ROWS
+    rows[at[hot], place[hot]] = top.ravel()[hot]
     rows = rows.reshape(*shape, _LAYOUTS, most, _ROWS)
-    load = dealt(top, np.ones_like(banks))[..., None]
-    squares = (popularity.rows * popularity.probability**2).sum(-1)[..., None, None]
-    square = np.concatenate([rows**2, dealt(top**2, squares)[..., None] - (rows**2).sum(-1, keepdims=True)], -1)
-    rows = np.concatenate([rows, load - rows.sum(-1, keepdims=True)], -1)
-    each = np.concatenate([load, rows, square, rows * load], -1)
-    each = np.take_along_axis(each, np.argsort(-load, axis=-2), -2)
-    others = each[..., _SINGLE:, :].sum(-2, keepdims=True) / np.maximum(banks - _SINGLE, 1.0)[..., None]
-    each = np.concatenate([each[..., :_SINGLE, :], others], -2)
-    each = np.take_along_axis(each, np.argsort(each[..., 0, 0], axis=-1)[..., None, None], -3)
-    each = each.reshape(*shape, _CLASSES, -1, *each.shape[-2:]).mean(-3)
-    share, (rows, square, both) = each[..., 0], np.split(each[..., 1:], 3, -1)
-    met = square / np.maximum(rows, 1e-12)
-    single = np.where(np.arange(_SINGLE) < banks, 1.0, 0.0)
-    count = np.broadcast_to(np.concatenate([single, np.maximum(banks - _SINGLE, 0.0)], -1), share.shape)
-    return Banks(share, count, rows, met, both / np.maximum(rows, 1e-12) - met)
+    load = dealt(top, np.ones_like(banks))
+    squares = dealt(top**2, (popularity.rows * popularity.probability**2).sum(-1)[..., None, None])
+    rows, squares = (
+        np.concatenate([each, whole - each.sum(-1, keepdims=True)], -1)
+        for each, whole in ((rows, load), (rows**2, squares))
+    )
+    return load, rows, squares
 
 
 @cache

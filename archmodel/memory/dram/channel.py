@@ -67,14 +67,12 @@ class DramEnergy(Component):
 class Reordering(Component):
     """How far first-ready scheduling hides rank and bank-group changes; fitted on the event-driven simulator."""
 
-    same_rank: PositiveRatio = Field(default=0.45, description="of k waiting vectors, the share that is ready to read")
-    other_group: PositiveRatio = Field(default=0.14, description="the same for reads of another bank group of a rank")
-    spread: Ratio = Field(default=0.5, description="exponent by which ranks thin those out")
+    same_rank: PositiveRatio = Field(default=0.5, description="of k waiting vectors, the share that is ready to read")
+    other_group: PositiveRatio = Field(default=0.2, description="the same for reads of another bank group of a rank")
+    spread: Ratio = Field(default=0.75, description="exponent by which ranks thin those out")
     sharpness: PositiveRatio = Field(default=7.0, description="exponent of the norm for the largest of several bounds")
-    sharpness_alone: PositiveRatio = Field(default=20.0, description="the same for a channel of one rank")
-    crowding: Ratio = Field(default=0.3, description="wait for the data bus, of that of arrivals by chance twice")
-    stuck: Ratio = Field(default=1.6, description="deviation of vectors that wait for banks, of that of single ones")
-    lost: Ratio = Field(default=0.3, description="share of a vector's time that a refresh of its rank undoes")
+    crowding: Ratio = Field(default=0.27, description="wait for the data bus, of that of arrivals by chance twice")
+    stuck: Ratio = Field(default=1.8, description="deviation of vectors that wait for banks, of that of single ones")
 
 
 class DramChannel(Component):

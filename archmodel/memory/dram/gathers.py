@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from archmodel.memory.cache import Popularity
-from archmodel.memory.dram.banks import bank_wait, found_rows, placed
+from archmodel.memory.dram.banks import Banks, bank_wait, found_rows, placed
 from archmodel.memory.dram.channel import DramChannel
 from archmodel.memory.dram.slots import cycles_of_slots, pattern, refresh_loss, thinned
 from archmodel.quantities import Array, Num
 
-_STEPS, _ROUNDS, _FEW = 12, 10, 4
+_STEPS, _ROUNDS, _POPULAR_ROUNDS = 9, 3, 8
+"""Steps towards the rate; at each, towards the wait for banks, and with popular rows to be found open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,121 +48,170 @@ def gather_bound(
 ) -> GatherBound:
     """Saturated reads of vectors at random places of `ranks` ranks that share a data bus, `depth` bursts in the queue.
 
-    With n bursts and A activates a vector (1; n when rows are closed after every burst), Q bursts in the queue and
-    k = 2 Q / (n + 1) vectors that choose among many:
+    With n bursts and A activates a vector (1; n when rows are closed after every burst), h of the vectors finding their
+    row open, Q bursts in the queue and k = 2 Q / (n + 1) vectors that choose among many:
 
         bus       = n tBL + A switch tRTRS + (n - 1) lone min(tCCD_L - tBL, tRTRS or tCCD_L - tBL for one rank)
         switch    = max((1 - 1/R)^(a k), R max(0, 1 - 4 n tBL / (A tFAW)) / (a k))
         lone      = bank_groups^(-b k / R^s)
-        activates = A max(tFAW / 4, tRRD_S) / R      and (R - 1) / (2 idle) more, as ranks have different numbers
-        bank      = hold / (R banks)
-        column    = n tCCD_L / (R bank_groups)
+        activates = A (1 - h) max(tFAW / 4, tRRD_S) / R    and (R - 1) / (2 idle) more, as ranks have different numbers
+        column    = n tCCD_L / (R bank_groups)             and (R bank_groups - 1) / (2 idle) more
+        bank      = s hold of the bank to which most vectors go, a share s
         queue     = `slots.cycles_of_slots`, with the time to the first read, and waits
 
     idle: vectors beyond those that are being opened. switch: no waiting vector of the same rank is ready, or the rank
     has spent its activates. lone: no read of another bank group is ready, so the bursts of one vector follow each other
     (of several ranks, k less those being opened). a, b, s: `Reordering`.
 
-    first = opened tRP + tRCD + 1, or tRCD + 1 of a closed page; opened: another row was opened since the last refresh.
-    A vector waits for its bank behind all that are there, and for what is left of the hold of one that just left,
-    `tail` cycles, and of those before it:
+    first = opened tRP + tRCD + 1, or tRCD + 1 of a closed page, or tCCD_L of an open row; opened: another row was
+    opened since the last refresh. Waits for banks: `banks.bank_wait`; for the data bus
 
-        wait    = sum_j max(0, tail - j c) s + q s / c (wait hold + own (hold - own / 2)),   q = 1 - c / (own + wait)
         crowded = d rho bus / (1 - rho),   rho = bus / c (K - 2) / (K - 1),   K = Q / n
 
-    and c = `slots.thinned` of the largest bound (near ties counting together, a norm), as the vectors under way vary
-    with those that wait for a bank. A rank that refreshes loses its open rows, `slots.refresh_loss`. d and the factor
-    of that deviation: `Reordering`.
+    and c = `slots.thinned` of bus, activates and columns (of several ranks near ties count together, a norm; one rank
+    keeps step with the slowest), as the vectors under way vary with those that wait for a bank; d and the factor of
+    that deviation: `Reordering`. The norm of it and of the busiest bank is what all allow together. A rank that
+    refreshes loses its open rows, `slots.refresh_loss`; the busiest bank stands still, whatever is queued.
 
-    `popularity`: of DRAM rows that differ (of all ranks; else all are alike). A row of share p finds its bank with
-    s = p + (1 - p) / (R banks) of all vectors and, where rows stay open, itself still open p / s of the times.
+    `popularity`: of DRAM rows that differ (of all ranks; else all are alike), dealt to banks by chance: `banks.placed`,
+    `banks.found_rows`.
 
     `apart`: the bursts of a vector lie in banks of their own, n vectors of one burst.
     """
-    t, fit = channel.timing, channel.reordering
     R = np.asarray(channel.ranks if ranks is None else ranks, dtype=np.float64)
     Q = np.maximum(np.floor(np.asarray(channel.queue if depth is None else depth, dtype=np.float64)), 1.0)
     n = channel.bursts(vector_bytes)
     vectors = n if apart else np.ones_like(n)
     n = np.ones_like(n) if apart else n
-    closed = channel.page == "closed"
-    popular = popularity is not None and not closed
-    A = n if closed else np.ones_like(n)
-    step = np.asarray(max(t.tRC, t.tRCD + t.tRTP + t.tRP) if closed else t.tCCD_L, dtype=np.float64)
     banks = placed(popularity, R * channel.banks)
-    R, Q, n, A = (a[..., None] for a in np.broadcast_arrays(R, Q, n, A))
-    shape = np.broadcast_shapes(R.shape, banks.share.shape[:-1])
+    R, Q, n = (a[..., None] for a in np.broadcast_arrays(R, Q, n))  # the last axis: classes of layouts
+    load = _load(channel, R, Q, n, banks, popularity is not None)
+    t, sharpness = channel.timing, channel.reordering.sharpness
 
-    data, gaps = _bus(channel, R, Q, n, A)
-    k = np.maximum(np.floor(Q / n), 1.0)
-    full = t.tRCD + 1.0 + (0.0 if closed else t.tRP)
-    miss = n * step if closed else np.maximum(t.tRC, t.tRP + t.tRCD + (n - 1.0) * step + t.tRTP)
-    hit = n * step if closed else n * t.tCCD_L
-    others = np.maximum(np.maximum(Q / n, 1.0) - 2.0, 0.0)
-    crowd = others / (others + 1.0)
-    enters = pattern(np.asarray(full), step, n, Q)
+    def excess(u: Array) -> Array:
+        limits = load.limits(np.exp(u))
+        return np.log(_norm([limits.others, limits.parts["bank"]], sharpness)) - u
 
-    def visit(c: Array) -> tuple[Array, Array, Array, Array]:
+    low = np.broadcast_to(np.log(n * t.tBL), np.broadcast_shapes(n.shape, banks.share.shape[:-1]))
+    longest = 4.0 * (load.full + load.miss + n * load.step)
+    c = np.exp(_root(excess, low, low + np.log(longest / (n * t.tBL))))
+    limits = load.limits(c)
+    closing = t.tRC - t.tRP
+    rate = load.A * (1.0 - limits.hits) / (R * c)
+    stop = t.tRFC + t.tRP + closing + np.expm1(-rate * closing) / np.maximum(rate, 1e-30)
+    lost = R * refresh_loss(stop, R, load.k, c, load.k * limits.parts["queue"])
+    stopped = [
+        limits.others / (1.0 - np.minimum(lost / t.tREFI, 0.99)),
+        limits.parts["bank"] / (1.0 - np.minimum(stop / t.tREFI, 0.99)),
+    ]
+    parts = {name: vectors * np.broadcast_to(part, c.shape).mean(-1) for name, part in limits.parts.items()}
+    together = vectors * c.mean(-1)
+    return GatherBound(parts, together, 1.0 - together / (vectors * _norm(stopped, sharpness).mean(-1)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    parts: dict[str, Array]
+    """Cycles per vector by resource."""
+    others: Array
+    """Of all but the busiest bank together."""
+    hits: Array
+    """Share of the vectors that find their row open."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Of `gather_bound`, with the classes of layouts as last axis: what does not depend on the rate, and what does."""
+
+    channel: DramChannel
+    R: Array
+    Q: Array
+    n: Array
+    banks: Banks
+    popular: bool
+    closed: bool
+    A: Array
+    """Activates of a vector that finds its row closed."""
+    k: Array
+    """Whole vectors in the queue."""
+    step: Array
+    """Cycles between two reads of a vector."""
+    full: float
+    """Cycles to the first read of a vector whose bank has another row open."""
+    miss: Array
+    """Cycles that a vector holds its bank when it opens its row."""
+    data: Array
+    gaps: Array
+    """Cycles of the data bus: of data and changes of rank, and between bursts."""
+    enters: tuple[Array, Array]
+    """Of `slots.pattern`."""
+
+    def visit(self, c: Array) -> tuple[Array, Array, Array, Array]:
         """At c cycles per vector: share of vectors that find their row open, cycles that the busiest bank needs, time
         of a vector alone, its wait for its bank."""
-        wait = found = np.zeros((*c.shape, banks.share.shape[-1]))
-        x = wait
-        for _ in range(_ROUNDS if popular else _FEW):
-            new, other = (found, found) if closed else found_rows(banks, c, x, hit, t.tREFI)
-            found = (found + new) / 2
-            hold = miss[..., None] + found * (hit - miss)[..., None]
+        t, banks, Q, n = self.channel.timing, self.banks, self.Q, self.n
+        hit = n * t.tCCD_L
+        found = other = wait = x = np.zeros((*c.shape, banks.share.shape[-1]))
+        queued = (Q / n * c)[..., None]
+        for _ in range(_POPULAR_ROUNDS if self.popular else _ROUNDS):
+            if not self.closed:
+                again, other = found_rows(banks, c, x, hit, float(t.tREFI))
+                found = (found + again) / 2.0
+            hold = self.miss[..., None] + found * (hit - self.miss)[..., None]
             hits = banks.mean(found)
-            own = banks.mean(other * t.tRP + (1.0 - found) * (t.tRCD + 1.0)) + (n - 1.0) * step
-            own = own + hits * t.tCCD_L
+            own = banks.mean(other * t.tRP + (1.0 - found) * (t.tRCD + 1.0)) + hits * t.tCCD_L + (n - 1.0) * self.step
             inside = np.maximum(Q / n, (own + banks.mean(wait)) / c)
             wait = bank_wait(banks, c, own, hold, np.maximum(1.0 - 1.0 / inside, 0.0))
-            # the time in the queue that is no wait for banks: of the bank that bounds all, or spent by all alike
-            busy = np.minimum(banks.share * hold / c[..., None], 1.0) ** fit.sharpness
-            rest = np.maximum(1.0 - (banks.count * busy).sum(-1, keepdims=True), 0.0)
-            queued = np.maximum(Q / n * c - own - banks.mean(wait), 0.0)[..., None]
-            x = np.minimum(wait, (Q / n * c)[..., None] / banks.share) + queued * (busy / banks.share + rest)
-        return banks.mean(found), (banks.share * hold).max(-1), own, banks.mean(wait)
+            if not self.popular:
+                continue
+            # time in the queue that is no wait for banks: spent by all alike, or before the bank that bounds all
+            bound = np.minimum(banks.share * hold / c[..., None], 1.0) ** self.channel.reordering.sharpness
+            alike = np.maximum(1.0 - (banks.count * bound).sum(-1, keepdims=True), 0.0)
+            rest = np.maximum(queued - (own + banks.mean(wait))[..., None], 0.0)
+            x = np.minimum(wait, queued / banks.share) + rest * (bound / banks.share + alike)
+        return hits, (banks.share * hold).max(-1), own, banks.mean(wait)
 
-    def limits(c: Array) -> tuple[dict[str, Array], Array, Array, Array]:
-        hits, bank, own, wait = visit(c)
+    def limits(self, c: Array) -> _Limits:
+        """What each resource allows at c cycles per vector."""
+        t, fit, R, Q, n = self.channel.timing, self.channel.reordering, self.R, self.Q, self.n
+        hits, bank, own, wait = self.visit(c)
         parts = {
-            "bus": data + gaps,
-            "activates": A * (1.0 - hits) * np.maximum(t.tFAW / 4.0, t.tRRD_S) / R,
+            "bus": self.data + self.gaps,
+            "activates": self.A * (1.0 - hits) * np.maximum(t.tFAW / 4.0, t.tRRD_S) / R,
             "bank": bank,
-            "column": n * t.tCCD_L / (R * channel.bank_groups),
+            "column": n * t.tCCD_L / (R * self.channel.bank_groups),
         }
-        idle = np.maximum(k - full / np.maximum.reduce(np.broadcast_arrays(*parts.values())), R)
-        uneven = parts["activates"] * (1.0 + (R - 1.0) / (2.0 * idle))
-        shared = _norm([parts["bus"], uneven, parts["column"]], np.where(R > 1, fit.sharpness, fit.sharpness_alone))
-        rho = crowd * np.minimum(data / c, 1.0)
-        first = own - (n - 1.0) * step
-        parts["queue"] = cycles_of_slots(first, step, n, Q, wait, fit.crowding * rho * data / (1.0 - rho), enters)
+        idle = np.maximum(self.k - self.full / np.maximum.reduce(np.broadcast_arrays(*parts.values())), R)
+        activates = parts["activates"] * (1.0 + (R - 1.0) / (2.0 * idle))
+        column = parts["column"] * (1.0 + (R * self.channel.bank_groups - 1.0) / (2.0 * idle))
+        shared = _norm([parts["bus"], activates, column], np.where(R > 1.0, fit.sharpness, np.inf))
+        others = np.maximum(np.maximum(Q / n, 1.0) - 2.0, 0.0)
+        rho = others / (others + 1.0) * np.minimum(self.data / c, 1.0)
+        crowded = fit.crowding * rho * self.data / (1.0 - rho)
+        first = own - (n - 1.0) * self.step
+        parts["queue"] = cycles_of_slots(first, self.step, n, Q, wait, crowded, self.enters)
         under_way = np.maximum((own + wait) / parts["queue"], 1.0)
         stuck = np.minimum(wait / c / under_way, 1.0)
         spread = fit.stuck * np.sqrt(stuck * (1.0 - stuck) / under_way)
-        return parts, thinned(shared, parts["queue"], spread), own, hits
+        return _Limits(parts, thinned(shared, parts["queue"], spread), hits)
 
-    def excess(u: Array) -> Array:
-        parts, others, _, _ = limits(np.exp(u))
-        return np.log(_norm([others, parts["bank"]], fit.sharpness)) - u
 
-    low = np.broadcast_to(np.log(n * t.tBL), shape)
-    c = np.exp(_root(excess, low, low + np.log(4.0 * (full + miss + n * step) / (n * t.tBL))))
-    parts, others, own, hits = limits(c)
-    closing = t.tRC - t.tRP
-    rate = A * (1.0 - hits) / (R * c)
-    stop = t.tRFC + t.tRP + closing + np.expm1(-rate * closing) / np.maximum(rate, 1e-30)
-    lost = refresh_loss(stop, R, k, c, k * parts["queue"]) + fit.lost * own / R * np.minimum(parts["queue"] / c, 1.0)
-    refreshed = [others / (1.0 - np.minimum(R * lost / t.tREFI, 0.99)), parts["bank"] / (1.0 - stop / t.tREFI)]
-    together = _norm(refreshed, fit.sharpness).mean(-1)
-    means = {name: vectors * np.broadcast_to(part, shape).mean(-1) for name, part in parts.items()}
-    return GatherBound(means, vectors * c.mean(-1), 1.0 - c.mean(-1) / together)
+def _load(channel: DramChannel, R: Array, Q: Array, n: Array, banks: Banks, popular: bool) -> _Load:
+    t, closed = channel.timing, channel.page == "closed"
+    A = n if closed else np.ones_like(n)
+    step = np.asarray(max(t.tRC, t.tRCD + t.tRTP + t.tRP) if closed else t.tCCD_L, dtype=np.float64)
+    full = float(t.tRCD + 1.0 + (0.0 if closed else t.tRP))
+    miss = n * step if closed else np.maximum(t.tRC, t.tRP + t.tRCD + (n - 1.0) * step + t.tRTP)
+    data, gaps = _bus(channel, R, Q, n, A)
+    k = np.maximum(np.floor(Q / n), 1.0)
+    enters = pattern(np.asarray(full), step, n, Q)
+    return _Load(channel, R, Q, n, banks, popular, closed, A, k, step, full, np.asarray(miss), data, gaps, enters)
 
 
 def _root(falling: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Where `falling` crosses 0 between `low` and `high` (Illinois method)."""
-    x, side = low, np.zeros(low.shape)
     at_low, at_high = (np.clip(falling(end), -1.0, 1.0) for end in (low, high))
+    x, side = low, np.zeros(low.shape)
     for _ in range(_STEPS):
         x = low + (high - low) * at_low / np.maximum(at_low - at_high, 1e-300)
         y = np.clip(falling(x), -1.0, 1.0)
@@ -169,34 +219,14 @@ def _root(falling: Callable[[Array], Array], low: Array, high: Array) -> Array:
         at_low = np.where(above, y, at_low / np.where(side < 0.0, 2.0, 1.0))
         at_high = np.where(above, at_high / np.where(side > 0.0, 2.0, 1.0), y)
         low, high, side = np.where(above, x, low), np.where(above, high, x), np.where(above, 1.0, -1.0)
-    return np.asarray(x)
+    return x
 
 
-def _norm(parts: list[Num], power: Num) -> Array:
+def _norm(parts: Sequence[Num], power: Num) -> Array:
     """(sum_i p_i^power)^(1/power), without overflow."""
     stacked = np.stack(np.broadcast_arrays(*(np.asarray(part, dtype=np.float64) for part in parts)))
     most = np.max(stacked, axis=0)
     return np.asarray(most * np.sum((stacked / most) ** power, axis=0) ** (1 / power))
-
-
-def _visit(channel: DramChannel, R: Array, n: Array, popularity: Popularity | None) -> _Visit:
-    t, closed = channel.timing, channel.page == "closed"
-    banks = (R * channel.banks)[..., None]
-    if popularity is None:
-        p, accesses = np.zeros(1), np.ones(1)
-    else:
-        p, accesses = popularity.probability, popularity.rows * popularity.probability
-    bank = p + (1.0 - p) / banks
-    again = np.where(closed, 0.0, p / bank)
-    n = n[..., None]
-    if closed:
-        hold = least = n * np.maximum(t.tRC, t.tRCD + t.tRTP + t.tRP) * np.ones_like(bank)
-    else:
-        miss = np.maximum(t.tRC, t.tRP + t.tRCD + (n - 1.0) * t.tCCD_L + t.tRTP)
-        hold = miss + again**2 * (n * t.tCCD_L - miss)
-        least = miss + again * (n * t.tCCD_L - miss)
-    shares = np.broadcast_to(accesses, bank.shape)
-    return _Visit(shares, bank, np.asarray(again), np.asarray(hold), np.asarray(least))
 
 
 def _bus(channel: DramChannel, R: Array, Q: Array, n: Array, A: Array) -> tuple[Array, Array]:

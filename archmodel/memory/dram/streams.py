@@ -1,4 +1,4 @@
-# ruff: noqa: N806  (JEDEC's names)
+# ruff: noqa: N803, N806  (JEDEC's names)
 """Closed form for vectors read one after the other: what a channel gives a scan. Broadcasts."""
 
 from __future__ import annotations
