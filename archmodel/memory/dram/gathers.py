@@ -56,7 +56,7 @@ def gather_bound(
         lone      = bank_groups^(-b k / R^s)
         activates = A (1 - h) max(tFAW / 4, tRRD_S) / R    and (R - 1) / (2 idle) more, as ranks have different numbers
         column    = n tCCD_L / (R bank_groups)             and (R bank_groups - 1) / (2 idle) more
-        bank      = s hold of the bank to which most vectors go, a share s
+        bank      = hold x share of all vectors, of the bank where that is most
         queue     = `slots.cycles_of_slots`, with the time to the first read, and waits
 
     idle: vectors beyond those that are being opened. switch: no waiting vector of the same rank is ready, or the rank
