@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archmodel.memory.access import Zipf
+from archmodel.memory.access import Uniform, Zipf
 from archmodel.memory.batch_cache import paged
 from archmodel.memory.dram.banks import placed
 from archmodel.memory.dram.channel import DramChannel
@@ -156,6 +156,20 @@ def test_popular_rows_find_themselves_open_or_their_bank_busy(alpha: float, tabl
             measured = np.mean([run.cycles / len(run.finished) for run in runs])
             found[queue, size] = float(gather_bound(channel, size, popularity=rows).cycles / measured - 1.0)
     agree(found, {})
+
+
+def test_popular_rows_broadcast_and_a_table_may_be_a_single_row() -> None:
+    sizes, ranks = np.array([64.0, 256.0]), np.array([[1.0], [4.0]])
+    rows = Zipf(alpha=1.2).popularity(1e6)
+    together = gather_bound(DDR4, sizes, ranks=ranks, popularity=paged(rows, DDR4.row_bytes / sizes)).cycles
+    for i, j in np.ndindex(2, 2):
+        one = gather_bound(DDR4, sizes[j], ranks=ranks[i, 0], popularity=paged(rows, DDR4.row_bytes / sizes[j]))
+        assert together[i, j] == one.cycles
+    even = gather_bound(DDR4, 64.0, popularity=Uniform().popularity(1e6)).cycles
+    assert even == pytest.approx(gather_bound(DDR4, 64.0).cycles, rel=1e-3)
+    alone = gather_bound(DDR4, 64.0, popularity=Uniform().popularity(1.0))
+    assert alone.parts["bank"] == pytest.approx(DDR4.timing.tCCD_L, rel=0.01)
+    assert alone.limit() == "bank"
 
 
 def test_rows_dealt_to_banks_are_all_there_and_lie_as_chance_puts_them() -> None:

@@ -59,7 +59,7 @@ def placed(popularity: Popularity | None, banks: Array) -> Banks:
     single = np.where(np.arange(_SINGLE) < banks, 1.0, 0.0)
     count = np.broadcast_to(np.concatenate([single, np.maximum(banks - _SINGLE, 0.0)], -1), share.shape)
     met, bank = (np.maximum(a, 0.0) / np.maximum(rows, 1e-12) for a in (squares, both))
-    return Banks(share, count, rows, met, bank - met)
+    return Banks(np.maximum(share, 1e-12), count, rows, met, bank - met)
 
 
 def _layouts(popularity: Popularity, banks: Array) -> tuple[Array, Array, Array]:
@@ -120,8 +120,7 @@ def found_rows(banks: Banks, c: Array, x: Array, hit: Array, lasts: float) -> tu
     serves = (1.0 + own * x) * hit / np.maximum(1.0 - own * hit, 0.05)
     stays = serves + np.exp(-beside * (x + serves)) / beside
     visits = (own + beside) * lasts
-    share = banks.rows / np.maximum(banks.share, 1e-12)[..., None]
-    opened = share * (1.0 + np.expm1(-visits) / visits)
+    opened = banks.rows / banks.share[..., None] * (1.0 + np.expm1(-visits) / visits)
     other = opened / (1.0 + own * (x + stays))
     return np.asarray((opened - other).sum(-1)), np.asarray(other.sum(-1))
 

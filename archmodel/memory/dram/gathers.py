@@ -151,24 +151,25 @@ class _Load:
         of a vector alone, its wait for its bank."""
         t, banks, Q, n = self.channel.timing, self.banks, self.Q, self.n
         hit = n * t.tCCD_L
-        found = other = wait = x = np.zeros((*c.shape, banks.share.shape[-1]))
+        found = other = wait = np.zeros((*c.shape, banks.share.shape[-1]))
+        if not self.closed:
+            found, other = found_rows(banks, c, wait, hit, float(t.tREFI))
         queued = (Q / n * c)[..., None]
         for _ in range(_POPULAR_ROUNDS if self.popular else _ROUNDS):
-            if not self.closed:
-                again, other = found_rows(banks, c, x, hit, float(t.tREFI))
-                found = (found + again) / 2.0
             hold = self.miss[..., None] + found * (hit - self.miss)[..., None]
             hits = banks.mean(found)
             own = banks.mean(other * t.tRP + (1.0 - found) * (t.tRCD + 1.0)) + hits * t.tCCD_L + (n - 1.0) * self.step
             inside = np.maximum(Q / n, (own + banks.mean(wait)) / c)
             wait = bank_wait(banks, c, own, hold, np.maximum(1.0 - 1.0 / inside, 0.0))
-            if not self.popular:
+            if not self.popular or self.closed:
                 continue
             # time in the queue that is no wait for banks: spent by all alike, or before the bank that bounds all
             bound = np.minimum(banks.share * hold / c[..., None], 1.0) ** self.channel.reordering.sharpness
             alike = np.maximum(1.0 - (banks.count * bound).sum(-1, keepdims=True), 0.0)
             rest = np.maximum(queued - (own + banks.mean(wait))[..., None], 0.0)
             x = np.minimum(wait, queued / banks.share) + rest * (bound / banks.share + alike)
+            again, other = found_rows(banks, c, x, hit, float(t.tREFI))
+            found = (found + again) / 2.0
         return hits, (banks.share * hold).max(-1), own, banks.mean(wait)
 
     def limits(self, c: Array) -> _Limits:
