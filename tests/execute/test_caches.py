@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archmodel.execute.caches import RowCache
+from archmodel.execute.caches import Level, RowCache
 from archmodel.execute.machine import Machine
 from archmodel.execute.parameters import initial
 from archmodel.execute.run import run_plan
@@ -92,14 +92,7 @@ def test_rows_that_were_fetched_before_an_update_are_refreshed(prefetch: int, mo
     caches = [s.cache for m in machines for r in m.ranks for s in r.shards["rank"] if s.cache is not None]
     assert sum(cache.refreshed for cache in caches) > 0
 
-    def forgetful(self: RowCache) -> int:
-        queue, self.queue = self.queue, type(self.queue)()
-        count = kept(self)
-        self.queue = queue
-        return count
-
-    kept = RowCache.write_back
-    monkeypatch.setattr(RowCache, "write_back", forgetful)
+    monkeypatch.setattr(RowCache, "_refresh", lambda self, rows, values: None)
     workload, layout = dot(), Layout(1, 1)
     batches = batches_of(workload, layout, 6)
     wrong = run_plan(
@@ -129,14 +122,14 @@ def test_the_cache_is_the_simulators_and_loses_nothing(
     rng = np.random.default_rng(seed)
     batches = [rng.integers(0, rows, rng.integers(0, 30)) for _ in range(8)]
     plain = rng.standard_normal((rows, 2))
-    cache = RowCache({"weights": plain.copy()}, places, policy, ways, "hbm", unit)
+    cache = RowCache({"weights": plain.copy()}, [Level(places, policy, ways, "hbm")], unit)
     simulator = CacheSimulator(-(-rows // unit), places, policy, ways)
     moved = []
     probed: list[int] = []
 
     def bring(ids: np.ndarray) -> None:
         cache.probe(ids)
-        probed.append(cache.fetch().units)
+        probed.append(cache.fetch()[0])
 
     for ids in batches[:prefetch]:
         bring(ids)
@@ -148,7 +141,7 @@ def test_the_cache_is_the_simulators_and_loses_nothing(
         assert np.array_equal(cache.read("weights", ids), plain[ids])
         plain[wanted] += rng.standard_normal((len(wanted), 2))
         cache.write("weights", wanted, plain[wanted])
-        moved.append(cache.write_back())
+        moved.append(cache.write_back()[0, 1])
     for ids, fetched, written in zip(batches, probed, moved, strict=True):
         before = simulator.held
         wanted = np.unique(ids // unit)
