@@ -60,16 +60,19 @@ class Accesses:
     rows: Array
     rate: Array
     quiet: Array
+    table: Array
+    """Rows of all classes that are ever drawn, (...)."""
     gap: Array | None = None
 
     @classmethod
     def of_draws(cls, popularity: Popularity, draws: Array) -> Accesses:
         """Of batches of `draws` draws each: rate = 1 - (1 - p)^n."""
         quiet = popularity._log_missed(draws)
-        return cls(np.where(popularity.probability > 0, popularity.rows, 0.0), -np.expm1(quiet), quiet)
+        rows = np.where(popularity.probability > 0, popularity.rows, 0.0)
+        return cls(rows, -np.expm1(quiet), quiet, popularity.reachable)
 
     @classmethod
-    def of_misses(cls, rows: Array, rate: Array, gap: Array) -> Accesses:
+    def of_misses(cls, rows: Array, rate: Array, gap: Array, table: Array) -> Accesses:
         """Of what a cache lets pass that remembers a row for `gap` batches: the time between two misses of a row is
         taken to be the gap and a geometric rest, whose mean is what is left of it:
 
@@ -77,7 +80,7 @@ class Accesses:
         """
         left = np.maximum(1.0 - rate * np.where(np.isfinite(gap), gap, 0.0), rate)
         h = np.where(rate > 0, rate / np.where(left > 0, left, 1.0), 0.0)
-        return cls(rows, rate, np.log1p(-np.minimum(h, 1.0 - 1e-16)), gap)
+        return cls(rows, rate, np.log1p(-np.minimum(h, 1.0 - 1e-16)), table, gap)
 
     @property
     def distinct(self) -> Array:
@@ -162,7 +165,7 @@ def batch_moves(
             not_found = _not_found(policy, first, asked, level, above)
             lost.append(np.clip(not_found, 0.0, np.minimum(fetched[-2], fetched[-1])))
         gap = level.gap if asked.gap is None else np.maximum(asked.gap, level.gap)
-        asked = Accesses.of_misses(level.rows, level.rate, gap)
+        asked = Accesses.of_misses(level.rows, level.rate, gap, asked.table)
         above = level.held if len(fetched) == 1 else np.maximum(above.mean(0), level.held.mean(0))[None]
     return Moves(tuple(fetched), _written(fetched, lost))
 
@@ -195,8 +198,9 @@ def _not_found(policy: Policy, first: Accesses, asked: Accesses, level: _Level, 
     if policy == "lfu":
         return np.asarray((level.rows * level.rate).sum(-1))
     pairs = 5 * np.arange(len(above)) % len(above) if len(above) == len(level.held) else slice(None)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        more = np.maximum(level.held - above[pairs], 0.0)  # sizes of sets of both levels, every one with another
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # sizes of sets of both levels, every one with another
+        more = np.where(np.isfinite(level.held), np.maximum(level.held - above[pairs], 0.0), np.inf)
         remembered = np.zeros(1) if asked.gap is None else asked.gap
         again = first.seen(remembered[..., 0])
         longer = np.where(asked.rate > 0, 1.0 / asked.rate - 1.0 / first.rate - remembered, 0.0)
@@ -207,7 +211,8 @@ def _not_found(policy: Policy, first: Accesses, asked: Accesses, level: _Level, 
         lost = 1.0 - np.minimum(more, 1.0) * (1.0 - over) - turned
         if policy == "fifo":
             missed = np.where(asked.rate > 0, level.rate / asked.rate, 0.0)
-            left = np.minimum((above[pairs] + np.maximum(longer, 0.0)) / level.held, 1.0)
+            left = np.minimum((above[pairs] + np.maximum(longer, 0.0)) / np.maximum(level.held, 1e-300), 1.0)
+            left = np.where(np.isfinite(level.held), left, 0.0)
             lost = missed * lost + (1.0 - missed) * left
     return np.asarray(np.where(asked.rate > 0, asked.rows * asked.rate * lost.mean(0), 0.0).sum(-1))
 
@@ -231,8 +236,8 @@ def _written(fetched: Sequence[Array], lost: Sequence[Array]) -> dict[tuple[int,
 
 
 def _level(asked: Accesses, size: Array, rows: Array, rate: Array, gap: Array, held: Array) -> _Level:
-    """A cache of `size` rows: it never lets more pass than it is asked for, and nothing once it has every row."""
-    all_fits, nothing = (x[..., None] for x in (size >= asked.reachable * (1 - 1e-12), size <= 0))
+    """A cache of `size` rows: it never lets more pass than it is asked for, and nothing once it has the whole table."""
+    all_fits, nothing = (x[..., None] for x in (size >= asked.table * (1 - 1e-12), size <= 0))
     kept = np.where(all_fits, 0.0, np.where(nothing, asked.rate, np.minimum(rate, asked.rate)))
     return _Level(
         np.where(nothing, asked.rows, rows),
@@ -267,7 +272,7 @@ def _lru(asked: Accesses, size: Array, ways: int | None) -> _Level:
     few, whole, held = _few_batches(asked, sizes)
     more = (asked.rows * few).sum(-1) > (asked.rows * last).sum(-1)
     rate = np.where((batches >= _STEPS)[..., None], smooth, np.where(more[..., None], few, last))
-    gap = np.where(batches >= _STEPS, far - 0.5, whole).mean(0)
+    gap = np.where(batches >= _STEPS, np.maximum(far - 0.5, 0.0), whole).mean(0)
     return _level(asked, size, asked.rows, rate.mean(0), gap, np.where(batches >= _STEPS, batches, held))
 
 

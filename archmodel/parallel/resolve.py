@@ -255,13 +255,17 @@ def _check_cascades(placement: Placement, entries: _Entries) -> None:
     for level in range(1, placement.levels):
         for scope in SCOPES[:-1]:
             for b in placement.blocks(scope):
-                above, below = (np.minimum(placement.asked_share(b, at), 1.0) for at in (level - 1, level))
-                small = (below > 0) & (below < above * (1 - 1e-9))
+                share = [placement.asked_share(b, at) for at in (level - 1, level)]
+                above, below = (np.minimum(np.maximum(s * b.rows, 1.0), b.rows) for s in share)
+                small = (share[1] > 0) & (below < above * (1 - 1e-9))
                 for s in np.flatnonzero(small.any(1)).tolist():
                     t = int(placement.table[b.shards[s]])
                     path, m = entries.paths[entries.of_table[t]], int(small[s].argmax())
-                    shares = f"{below[s, m]:.3%} of table {placement.tables.names[t]}, less than the {above[s, m]:.3%}"
-                    problems.setdefault(f"{path}.cache[{level}].size", f"holds {shares} of the cache above it")
+                    what = f"holds {below[s, m]:,.0f} rows of table {placement.tables.names[t]} on a rank"
+                    problems.setdefault(
+                        f"{path}.cache[{level}].size",
+                        f"{what}, fewer than the {above[s, m]:,.0f} of the cache above it",
+                    )
     if problems:
         raise PlanError(list(problems.items()))
 

@@ -177,12 +177,13 @@ def _cache_amounts(
     index = itemsize(e.plan.wires.index)
     row = (size.columns * size.element + (size.state_bytes if train else 0.0)) * unit
     chain = placement.chain[:, table]
+    depth = np.array([[len(placement.caches[t])] for t in table])
 
     def path(name: str, units: Array, above: int, below: int) -> None:
         """Rows that move between two levels, by their tiers."""
-        for upper, lower in {*zip(chain[above].tolist(), chain[below].tolist(), strict=True)}:
-            both = (chain[above] == upper)[:, None] & (chain[below] == lower)[:, None] & (units > 0)
-            if lower and both.any():
+        for upper, lower in dict.fromkeys(zip(chain[above].tolist(), chain[below].tolist(), strict=True)):
+            if lower:
+                both = ((chain[above] == upper) & (chain[below] == lower))[:, None]
                 put(f"{name}_rows.{lower}:{upper}", units * both)
                 put(f"{name}_bytes.{lower}:{upper}", units * row * both)
 
@@ -198,12 +199,9 @@ def _cache_amounts(
             put("probed_rows", wanted[1] * by_software)
         put("tags", asked * np.minimum(ways, held) * index * by_software)
         put("faults", fetched * np.array([[float(c is not None and c.page is not None)] for c in plans]))
-        at_home = np.array(
-            [[placement.chain[level + 1, t] != "" and level + 1 == len(placement.caches[t])] for t in table]
-        )
-        put("fetch_home", fetched * at_home)
+        put("fetch_home", fetched * (depth == level + 1))
         path("fetch", fetched, level, level + 1)
-        for tier in {c.tier for c in plans if c is not None}:
+        for tier in dict.fromkeys(c.tier for c in plans if c is not None):
             here = (chain[level] == tier)[:, None] & (held > 0)
             put(f"asked.{tier}", asked * here * by_software)
             put(f"cache.{tier}", held * row * here)
@@ -211,7 +209,7 @@ def _cache_amounts(
         asked = fetched
     for (above, below), units in moves.written.items():
         path("back", units, above, below)
-        put("back_home", units * np.array([[below == len(placement.caches[t])] for t in table]))
+        put("back_home", units * (depth == below))
 
 
 def replica_amounts(e: Emitter, placement: Placement, counts: Counts) -> Amounts:
