@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from archmodel.estimate.tiers import Requests, lookups, seconds_of
+from archmodel.estimate.tiers import Requests, channel_seconds, lookups, seconds_of
 from archmodel.program import (
     CacheProbe,
     EmbeddingLookup,
@@ -26,7 +26,8 @@ from archmodel.system import Host
 @dataclass(frozen=True)
 class TierUse:
     """One memory of the busiest node in an iteration: bytes `read` and `written`, whole granules that its medium
-    `read_moved` and `written_moved`, share of the time that it is `busy`, and days until such writes wear it out."""
+    `read_moved` and `written_moved`, share of the time that it is `busy`, its channels with what others move over them
+    included, and days until such writes wear it out."""
 
     tier: Tier
     read: float
@@ -107,10 +108,13 @@ def _use(name: Tier, host: Host, program: Program, period: Array) -> TierUse | N
     touched = False
     for op in program.ops:
         for (t, way), amounts in asked(op.work, host).items():
+            of_node = [_node(x, program) for x in amounts]
+            if host.tier(t).channels_of == name:
+                touched = True
+                seconds = seconds + channel_seconds(tier, way, of_node)
             if t != name:
                 continue
             touched = True
-            of_node = [_node(x, program) for x in amounts]
             seconds = seconds + np.asarray(seconds_of(tier, way, of_node))
             kind = "write" if way == "write" else "read"
             totals[kind] += of_node[0]

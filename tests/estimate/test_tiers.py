@@ -274,6 +274,56 @@ def test_reports_know_the_new_ops(tiered: Maker, tmp_path: Path) -> None:
     assert "row.cache_fetch" in trace.read_text()
 
 
+PMM = {"memory": {"capacity": 1e12, "bandwidth": 40e9, "access_granularity": 256.0}, "count": 2}
+DRIVE = {"kind": "block", "capacity": 1e12, "bandwidth": 3e9, "access_granularity": 4096.0, "latency": 1e-4}
+TWO_HOMES = [
+    {"match": {"name": f"big_{i}"}, "tier": tier, "cache": {"in": "hbm", "size": "10 %", "ways": 32}}
+    for i, tier in enumerate(("pmm", "pmm", "ddr", "ddr"))
+]
+
+
+def test_memory_on_the_channels_of_another_takes_time_there(tiered: Maker) -> None:
+    """Rows of both in one fetch: what crosses the channels, in lines of 32 B, at their peak."""
+
+    def answer(bandwidth: float, **more: str) -> am.Estimate:
+        host = "system.node.host"
+        changes = {f"{host}.tiers": {"pmm": PMM | more}, f"{host}.ddr.bandwidth": bandwidth}
+        return estimate(tiered({**changes, f"{host}.link.bandwidth": 1e12, "plan.tables.rules": TWO_HOMES}))
+
+    own, shared = answer(20e9), answer(20e9, channels_of="ddr")
+    fetch = shared.op("row.cache_fetch")
+    assert isinstance(fetch.op.work, RowMove)
+    rows = {home: 4 * float(fetch.op.work.units[f"{home}:hbm"].max()) for home in ("pmm", "ddr")}  # of a node
+    assert rows["pmm"] == pytest.approx(rows["ddr"])
+    alone = sum(float(np.max(fetch.breakdown.parts[part])) for part in ("latency", "launch"))
+    assert fetch.slowest - alone == pytest.approx((rows["pmm"] + rows["ddr"]) * 288 / 20e9)
+    assert own.op("row.cache_fetch").slowest - alone == pytest.approx(rows["ddr"] * 288 / 20e9)
+    busy = {name: [a.tiers[name].busy * a.iteration_time for a in (own, shared)] for name in ("ddr", "pmm")}
+    assert busy["ddr"][1] == pytest.approx(2 * busy["ddr"][0])
+    assert busy["pmm"][1] == pytest.approx(busy["pmm"][0])
+    wide = [answer(2e12), answer(2e12, channels_of="ddr")]  # each by its own law where channels are never short
+    assert wide[0].op("row.cache_fetch").slowest == pytest.approx(wide[1].op("row.cache_fetch").slowest)
+    assert wide[1].op("row.cache_fetch").slowest - alone == pytest.approx(rows["pmm"] * 512 / 80e9)
+
+
+@pytest.mark.parametrize(
+    ("tier", "says"),
+    [
+        (PMM | {"channels_of": "drr"}, "did you mean ddr"),
+        (PMM | {"channels_of": "pmm"}, "no other memory"),
+        (PMM | {"channels_of": "ssd"}, "no channels of its own"),
+        ({"memory": DRIVE | {"read_iops": 5e5, "queue_depth": 64.0}, "channels_of": "ddr"}, "is for memory modules"),
+        ({"memory": PMM["memory"] | {"link_bandwidth": 3e10}, "channels_of": "ddr"}, "behind a link"),
+    ],
+)
+def test_channels_that_no_memory_is_on(tiered: Maker, tier: dict[str, Any], says: str) -> None:
+    with pytest.raises(DesignError) as caught:
+        tiered({"system.node.host.tiers.pmm": tier})
+    (problem,) = caught.value.problems
+    assert problem.field == "system.node.host.tiers"
+    assert "tier pmm" in problem.message and says in problem.message
+
+
 def test_sweeps_write_down_tiers(tiered: Maker) -> None:
     columns = ["tier.ssd.busy", "tier.ssd.lifetime_days", "throughput"]
     found = am.sweep(tiered(), {f"{SSD}.count": [1, 4], f"{CACHE}.size": [0.01, 0.1]}, outputs=columns)
