@@ -416,14 +416,17 @@ def _add_hbm(tiers: Mapping[Tier, Array], extra: Array) -> dict[Tier, Array]:
 
 @dataclass(frozen=True, slots=True)
 class CacheProbe(_Local):
-    """Find a batch's rows in the caches of one route: distinct ids of its indices (a sort), then tags of their sets.
+    """Find a batch's rows in the caches of one route: distinct ids of its indices (a sort), then tags of their sets, of
+    those that a cache lacks the tags of the next below it.
 
-    Per rank: `indices` read as `index_dtype`, `rows` distinct ids written, `tag_bytes` read.
+    Per rank: `indices` read as `index_dtype`, `rows` distinct ids written, `asked` rows looked for in the caches of
+    every tier, `tag_bytes` read.
     """
 
     route: str
     indices: Array
     rows: Array
+    asked: Mapping[Tier, Array]
     tag_bytes: Array
     index_dtype: Dtype
 
@@ -442,14 +445,15 @@ class CacheProbe(_Local):
 class RowMove(_Local):
     """Rows of one route with their optimizer state between the tiers that are their home and those that cache them.
 
-    Per rank and path `home:cache`: `units` moved, one request each, and their `bytes`. A unit is a row, or a page of
-    them. `write_back`: from the cache to the home, else the other way. `faults`: pages among them that the device
-    faulted on.
+    Per rank and path `lower:upper`: `units` moved, one request each, and their `bytes`; the upper is a cache, the lower
+    the next cache or the home. A unit is a row, or a page of them. `home`: units among them that leave or reach their
+    home. `write_back`: down, else up. `faults`: pages among them that the device faulted on.
     """
 
     route: str
     units: Mapping[str, Array]
     bytes: Mapping[str, Array]
+    home: Array
     write_back: bool = False
     faults: Array = field(default_factory=lambda: np.zeros(1))
 

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from archmodel.components.base import Component
 from archmodel.components.device import DEVICES, Device
 from archmodel.components.endpoint import ENDPOINTS, Endpoint
+from archmodel.errors import suggestion
 from archmodel.memory.host_tier import HostTier
 from archmodel.memory.tier import MemoryTier
 from archmodel.network import (
@@ -58,6 +59,19 @@ class HostLink(Component):
     )
 
 
+def _check_channels(name: str, tier: HostTier, tiers: dict[str, HostTier]) -> None:
+    """Raises ValueError for channels that no memory can be on."""
+    owner, alike = tier.channels_of, f"tier {name}: channels_of"
+    if owner is None:
+        return
+    if owner == name or owner not in ("ddr", *tiers):
+        raise ValueError(f"{alike} {owner!r} is no other memory of the node; {suggestion(owner, ['ddr', *tiers])}")
+    if str(tier.memory.kind) == "block" or tier.memory.link_bandwidth is not None:
+        raise ValueError(f"{alike} is for memory modules; drives and what is behind a link have channels of their own")
+    if owner != "ddr" and (tiers[owner].channels_of is not None or str(tiers[owner].memory.kind) == "block"):
+        raise ValueError(f"{alike} {owner!r} has no channels of its own to share")
+
+
 class Host(Component):
     """Processors and memory of a node beside its devices."""
 
@@ -79,6 +93,8 @@ class Host(Component):
                     f"{name!r} cannot name a further tier: small letters, digits and _ are needed, and hbm, ddr and "
                     "auto mean other things"
                 )
+        for name, tier in tiers.items():
+            _check_channels(name, tier, tiers)
         return tiers
 
     def tier(self, name: str) -> HostTier:

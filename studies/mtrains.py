@@ -27,6 +27,7 @@ from _page import Claim, Study, main, section
 
 import archmodel as am
 from archmodel import catalogue, source
+from archmodel.program import Program, RowMove
 from archmodel.report.html.charts import bars, curves
 from archmodel.report.html.figure import si_axis
 from archmodel.report.html.page import Block, Section
@@ -41,15 +42,21 @@ BYSTANDER = "neo_a_zionex_16x8.yaml"
 TIERS = "system.node.host.tiers"
 ACCESS = "workload.tables.t.access"
 
-HIERARCHIES: dict[str, tuple[str, ...] | None] = {
-    "HBM": None,
-    "HBM, DDR": (),
-    "HBM, DDR, byte SCM": ("pmm",),
-    "HBM, DDR, block SCM": ("scm",),
-    "HBM, DDR, NAND": ("nand",),
-    "HBM, DDR, byte SCM, block SCM, NAND": ("pmm", "scm", "nand"),
+LOWER = 0.85
+"""Share of host memory that a cache takes where it is one (assumed)."""
+HIERARCHIES: dict[str, tuple[tuple[str, ...] | None, float]] = {
+    "HBM": (None, 0.0),
+    "HBM, DDR": ((), 0.0),
+    "HBM, DDR, byte SCM": (("pmm",), 0.0),
+    "HBM, DDR, block SCM": (("scm",), 0.0),
+    "HBM, DDR, NAND": (("nand",), 0.0),
+    "HBM, DDR, byte SCM, block SCM, NAND": (("pmm", "scm", "nand"), 0.0),
+    "HBM, DDR as a cache, block SCM": (("scm",), LOWER),
+    "HBM, DDR as a cache, NAND": (("nand",), LOWER),
+    "HBM, DDR as a cache, byte SCM, block SCM, NAND": (("pmm", "scm", "nand"), LOWER),
 }
-"""Tiers of a node below host memory, by the names of the design; None: tables in HBM alone."""
+"""Tiers of a node below host memory, by the names of the design (None: tables in HBM alone), and the share of host
+memory that is a cache above them, below the one in HBM."""
 BASELINE = "HBM, DDR"
 NODES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 15, 16, 20, 24, 32, 82, 83, 84, 96)
 TARGETS = (0.05e6, 0.1e6, 0.25e6, 0.5e6, 1e6, 1.5e6, 1.75e6, 2.5e6, 4e6)
@@ -78,6 +85,8 @@ class Case:
     nodes: int
     sharding: str = "row_wise"
     cache: float = CACHE
+    lower: float = 0.0
+    """Share of host memory that a cache takes."""
     policy: str = "lru"
     prefetch: int = 2
     paged: bool = False
@@ -170,6 +179,7 @@ def homes(case: Case) -> list[tuple[str, str, int]]:
     hbm = node.gpus * (float(np.asarray(node.device.memory.capacity)) * (1 - case.cache) - WORKING)
     room = {"hbm": max(hbm, 0.0)}
     room |= {name: float(np.asarray(node.host.tier(name).capacity)) * FILLED for name in ("ddr", *case.tiers)}
+    room["ddr"] = max(room["ddr"] - host_cache(case), 0.0)
     whole = {name: case.nodes * int(bytes_ // size) if case.sharding == "mixed" else 0 for name, bytes_ in room.items()}
     whole["hbm"] = 0
     spread = {name: int((case.nodes * bytes_ - whole[name] * size) // size) for name, bytes_ in room.items()}
@@ -186,24 +196,39 @@ def homes(case: Case) -> list[tuple[str, str, int]]:
     return [group for group in found if group[2]]
 
 
+def host_cache(case: Case) -> float:
+    """Bytes of a node's memory that a cache takes."""
+    host = base(case.model).system.node.host
+    assert host is not None
+    return case.lower * float(np.asarray(host.ddr.capacity))
+
+
 def plan_of(case: Case) -> dict[str, Any]:
-    """`plan.tables` with every table in its tier; all tables outside HBM have caches of the same size there."""
+    """`plan.tables` with every table in its tier; all tables below a tier with a cache have caches of the same size
+    there."""
     groups = homes(case)
     design = base(case.model)
     devices = design.system.node.gpus
     budget = case.cache * float(np.asarray(design.system.gpu.memory.capacity))
-    cached = {s: sum(n for tier, of, n in groups if of == s and tier != "hbm") for s in ("table_row_wise", "row_wise")}
     ranks = {"table_row_wise": devices, "row_wise": devices * case.nodes}
-    on_rank = {"table_row_wise": ceil(cached["table_row_wise"] / case.nodes), "row_wise": cached["row_wise"]}
-    share = sum(on_rank[s] / ranks[s] for s in ranks)
-    cache_plan: dict[str, Any] = {"in": "hbm", "policy": case.policy, "prefetch": case.prefetch}
+
+    def share(above: Sequence[str]) -> float:
+        """Tables that a rank has outside some tiers, as parts of whole ones."""
+        cached = {s: sum(n for tier, of, n in groups if of == s and tier not in above) for s in ranks}
+        return ceil(cached["table_row_wise"] / case.nodes) / devices + cached["row_wise"] / ranks["row_wise"]
+
+    held = {"hbm": budget / max(share(["hbm"]), 1e-9)}
+    if case.lower:
+        held["ddr"] = host_cache(case) / devices / max(share(["hbm", "ddr"]), 1e-9)
+    cache_plan: dict[str, Any] = {"policy": case.policy, "prefetch": case.prefetch}
     if case.paged:
         cache_plan |= {"page": PAGE, "ways": None}
     assign: dict[str, Any] = {}
     for tier, sharding, n in groups:
         entry: dict[str, Any] = {"tier": tier, "sharding": sharding}
-        if tier != "hbm":
-            entry["cache"] = {**cache_plan, "size": f"{budget / share / ranks[sharding]:.0f} B"}
+        above = [name for name in held if name != tier and tier != "hbm"]
+        if above:
+            entry["cache"] = [{"in": t, **cache_plan, "size": f"{held[t] / ranks[sharding]:.0f} B"} for t in above]
         assign |= {f"t_{i}": entry for i in range(len(assign), len(assign) + n)}
     return {"default": {"sharding": "row_wise", "dtype": "fp16", "optimizer": "rowwise_adagrad"}, "assign": assign}
 
@@ -246,16 +271,13 @@ def answered(case: Case) -> Answer:
     host = system.node.host
     assert host is not None
     indices = sum(c.indices for c in found.caches.values())
-    missed = sum(c.fetched for c in found.caches.values()) / indices if indices else 0.0
-    read = {name: use.read for name, use in found.tiers.items()}
-    below = sum(read.values()) or 1.0
     return Answer(
         case,
         found.fits,
         found.throughput,
         found.bound.resource,
         found.stall / found.iteration_time,
-        {} if case.paged else {"hbm": 1.0 - missed, **{name: missed * b / below for name, b in read.items()}},
+        {} if case.paged else served(found.program, indices),
         {name: float(use.busy) for name, use in found.tiers.items()},
         {name: float(u.lifetime_days) for name, u in found.tiers.items() if np.isfinite(u.lifetime_days)},
         float(energy.power),
@@ -264,6 +286,18 @@ def answered(case: Case) -> Answer:
         float(cost.per_million_samples),
         "" if found.fits else "; ".join(need.remedy for need in found.memory.values() if need.remedy),
     )
+
+
+def served(program: Program, indices: float) -> dict[str, float]:
+    """Share of the indices whose rows are found in each tier: those that come from there less those that came there."""
+    rows = {"hbm": indices}
+    for op in program.ops:
+        if isinstance(op.work, RowMove) and not op.work.write_back:
+            for path, units in op.work.units.items():
+                moved = float(np.broadcast_to(units, program.ranks).sum())
+                for tier, amount in zip(path.split(":"), (moved, -moved), strict=True):
+                    rows[tier] = rows.get(tier, 0.0) + amount
+    return {tier: n / indices for tier, n in rows.items()} if indices else {"hbm": 1.0}
 
 
 def evaluated(cases: Iterable[Any], workers: int, what: str, function: Callable[[Any], Any] = answered) -> list[Any]:
@@ -291,8 +325,9 @@ def evaluated(cases: Iterable[Any], workers: int, what: str, function: Callable[
 # --- nodes by throughput ----------------------------------------------------------------------------------------
 
 
-def room_for(tiers: tuple[str, ...] | None) -> float:
-    """The least nodes whose capacity is that of the tables: nothing below is tried."""
+def room_for(tiers: tuple[str, ...] | None, lower: float = 0.0) -> float:
+    """The least nodes whose capacity is that of the tables, less the share of host memory that a cache takes: nothing
+    below is tried."""
     design = base(DESIGN)
     tables, node = design.workload.table_arrays, design.system.node
     size = float((tables.num_embeddings * (2 * tables.embedding_dim + 4)).sum())
@@ -300,29 +335,30 @@ def room_for(tiers: tuple[str, ...] | None) -> float:
     one = node.gpus * float(np.asarray(node.device.memory.capacity))
     if tiers is not None:
         one += sum(float(np.asarray(node.host.tier(name).capacity)) for name in ("ddr", *tiers))
+        one -= lower * float(np.asarray(node.host.ddr.capacity))
     return size / one
 
 
 def grid(nodes: Sequence[int] = NODES, most: int = 16) -> list[Case]:
     """Numbers of nodes to try of each hierarchy: up to `most` times those that capacity asks for."""
     found = []
-    for tiers in HIERARCHIES.values():
-        least = room_for(tiers)
+    for tiers, lower in HIERARCHIES.values():
+        least = room_for(tiers, lower)
         for n in nodes:
             if least <= n <= max(least * (1.2 if tiers is None else 2.3), most):
-                found += [Case(tiers, n, s) for s in (SHARDINGS if tiers is not None else SHARDINGS[:1])]
+                found += [Case(tiers, n, s, lower=lower) for s in (SHARDINGS if tiers is not None else SHARDINGS[:1])]
     return found
 
 
-def name_of(tiers: tuple[str, ...] | None) -> str:
-    return next(name for name, these in HIERARCHIES.items() if these == tiers)
+def name_of(case: Case) -> str:
+    return next(name for name, these in HIERARCHIES.items() if these == (case.tiers, case.lower))
 
 
 def best(found: Iterable[Answer]) -> dict[tuple[str, int], Answer]:
     """Of each hierarchy and number of nodes the faster plan that fits."""
     kept: dict[tuple[str, int], Answer] = {}
     for answer in found:
-        key = name_of(answer.case.tiers), answer.case.nodes
+        key = name_of(answer.case), answer.case.nodes
         if answer.fits and (key not in kept or answer.throughput > kept[key].throughput):
             kept[key] = answer
     return kept
@@ -377,12 +413,12 @@ SKEW_NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 def fewest(question: tuple[str, str]) -> Answer | None:
     """Of (hierarchy, access): the fewest of SKEW_NODES that reach TARGET, tried from below once the most do."""
     hierarchy, access = question
-    tiers = HIERARCHIES[hierarchy]
-    nodes = [n for n in SKEW_NODES if n >= room_for(tiers)]
+    tiers, lower = HIERARCHIES[hierarchy]
+    nodes = [n for n in SKEW_NODES if n >= room_for(tiers, lower)]
 
     def reached(n: int) -> Answer | None:
         for sharding in reversed(SHARDINGS):
-            found = answered(Case(tiers, n, sharding, access=access))
+            found = answered(Case(tiers, n, sharding, lower=lower, access=access))
             if found.fits and found.throughput >= TARGET:
                 return found
         return None
@@ -541,7 +577,7 @@ NOTES = (
     "host "
     "memory, which capacity asks for anyway, are then faster than is wanted here.",
     "Half of the prices and drives' figures are assumed; the price of DDR is in that of a node, of HBM alone too. "
-    "Persistent memory shares channels with DDR, which is not modelled; Optane is no longer sold.",
+    "Persistent memory is on the channels of DDR; Optane is no longer sold.",
 )
 
 
@@ -620,7 +656,7 @@ def assumption_section(results: Results) -> Section:
             low = min(fitting, key=lambda item: item[1].throughput)
             figures.append(
                 bars(
-                    f"held-{tiers[0]}", f"{nodes} nodes, {name_of(tiers)}",
+                    f"held-{tiers[0]}", f"{nodes} nodes, {name_of(Case(tiers, nodes))}",
                     f"Least with {low[0]}: {low[1].throughput / 1e6:.3f} Msample/s.", [n for n, _ in fitting],
                     {"throughput": [a.throughput for _, a in fitting]}, si_axis("/s", "samples per second"),
                     hover=[f"{a.bound}, {hit(a)}" for _, a in fitting],
@@ -628,7 +664,7 @@ def assumption_section(results: Results) -> Section:
             )  # fmt: skip
         rows += [
             [
-                f"{nodes} nodes, {name_of(tiers)}", what, value,
+                f"{nodes} nodes, {name_of(Case(tiers, nodes))}", what, value,
                 quantity(a.throughput, "sample_rate") if a.fits else ("does not fit", None),
                 a.bound if a.fits else a.why, share(a.stall), hit(a) if a.fits else "",
             ]
@@ -659,7 +695,7 @@ def other_sections(results: Results) -> list[Section]:
     columns = [("", ""), ("throughput", "sample/s"), ("bound", ""), ("stall", "fraction")]
     others_: list[list[Cell]] = [
         [
-            name_of(a.case.tiers), count(a.case.nodes),
+            name_of(a.case), count(a.case.nodes),
             quantity(a.throughput, "sample_rate") if a.fits else ("does not fit", None), a.bound if a.fits else a.why,
         ]
         for a in results.others

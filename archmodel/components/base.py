@@ -88,6 +88,27 @@ class OneWord:
         return core_schema.no_info_before_validator_function(self.in_full, handler(source))
 
 
+class OneOrMore:
+    """Annotation of a list that a design may write as its only member.
+
+    >>> class TablePlan(Component):
+    ...     cache: Annotated[tuple[CachePlan, ...], OneOrMore()]    # cache: {in: hbm, size: 4 GiB}
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        def listed(value: object) -> object:
+            return value if value is None or isinstance(value, list | tuple) else [value]
+
+        return core_schema.no_info_before_validator_function(listed, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        many = handler(schema)
+        arrays = [one for one in many.get("anyOf", [many]) if "items" in one]
+        return {"anyOf": [*(one["items"] for one in arrays), *many.get("anyOf", [many])]}
+
+
 class UnknownKindError(ArchmodelError, ValueError):
     """A `kind` that no class of the family is registered under."""
 

@@ -53,12 +53,18 @@ def seconds_of(tier: HostTier, way: str, amounts: Sequence[Num]) -> Num:
     return laws[way](*amounts)
 
 
+def channel_seconds(owner: HostTier, way: str, amounts: Sequence[Num]) -> Array:
+    """Seconds that the channels of `owner` carry what another memory on them is asked for: of sums, these alone."""
+    bytes_, requests = (amounts[-1], amounts[-2]) if way == "sum" else amounts
+    return np.asarray(owner.channel_time(bytes_, requests, write=way == "write"))
+
+
 def tier_seconds(requests: Requests, machine: Machine) -> dict[str, Num]:
     """Seconds of every memory beside HBM for what all devices of the node ask of it:
 
-        t = reads(bytes, requests) + writes(bytes, requests) + sums(rows, sums)
+        t = reads(bytes, requests) + writes(bytes, requests) + sums(rows, sums) + what others move over its channels
 
-    by the memory's own laws.
+    by the memory's own laws. One that is on the channels of another takes its time there too.
     """
     seconds: dict[str, Num] = {}
     for (name, way), amounts in requests.items():
@@ -67,6 +73,9 @@ def tier_seconds(requests: Requests, machine: Machine) -> dict[str, Num]:
         tier = tier_of(name, machine)
         all_of_them = [contended(x, machine.ranks_per_node, machine.every_rank) for x in amounts]
         seconds[name] = seconds.get(name, 0.0) + np.asarray(seconds_of(tier, way, all_of_them))
+        if tier.channels_of is not None:
+            owner = tier_of(tier.channels_of, machine)
+            seconds[tier.channels_of] = seconds.get(tier.channels_of, 0.0) + channel_seconds(owner, way, all_of_them)
     return seconds
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from archmodel.estimate.tiers import Requests, lookups, seconds_of
+from archmodel.estimate.tiers import Requests, channel_seconds, lookups, seconds_of
 from archmodel.program import (
     CacheProbe,
     EmbeddingLookup,
@@ -25,7 +26,8 @@ from archmodel.system import Host
 @dataclass(frozen=True)
 class TierUse:
     """One memory of the busiest node in an iteration: bytes `read` and `written`, whole granules that its medium
-    `read_moved` and `written_moved`, share of the time that it is `busy`, and days until such writes wear it out."""
+    `read_moved` and `written_moved`, share of the time that it is `busy`, its channels with what others move over them
+    included, and days until such writes wear it out."""
 
     tier: Tier
     read: float
@@ -37,15 +39,32 @@ class TierUse:
 
 
 @dataclass(frozen=True)
+class LevelUse:
+    """The caches of one route that lie in one tier, over all ranks: rows they are `asked` for, those `fetched` from
+    below, those `written` below, be it home or to another cache."""
+
+    tier: Tier
+    asked: float
+    fetched: float
+    written: float
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the rows asked for that were there."""
+        return 1.0 - self.fetched / self.asked if self.asked else 0.0
+
+
+@dataclass(frozen=True)
 class CacheUse:
     """The caches of one route in an iteration, over all ranks: `indices` looked up, their distinct `rows`, those
-    `fetched` from the home, those `written` home."""
+    `fetched` from the home, those `written` home; and of each tier that has some, the fastest first."""
 
     route: str
     indices: float
     rows: float
     fetched: float
     written: float
+    levels: Mapping[Tier, LevelUse]
 
     @property
     def hit_rate(self) -> float:
@@ -54,7 +73,7 @@ class CacheUse:
 
     @property
     def row_hit_rate(self) -> float:
-        """Share of the distinct rows that the cache held."""
+        """Share of the distinct rows that the caches held."""
         return 1.0 - self.fetched / self.rows if self.rows else 0.0
 
 
@@ -89,10 +108,13 @@ def _use(name: Tier, host: Host, program: Program, period: Array) -> TierUse | N
     touched = False
     for op in program.ops:
         for (t, way), amounts in asked(op.work, host).items():
+            of_node = [_node(x, program) for x in amounts]
+            if host.tier(t).channels_of == name:
+                touched = True
+                seconds = seconds + channel_seconds(tier, way, of_node)
             if t != name:
                 continue
             touched = True
-            of_node = [_node(x, program) for x in amounts]
             seconds = seconds + np.asarray(seconds_of(tier, way, of_node))
             kind = "write" if way == "write" else "read"
             totals[kind] += of_node[0]
@@ -127,14 +149,22 @@ def cache_use(program: Program) -> dict[str, CacheUse]:
     for op in program.ops:
         if not isinstance(op.work, CacheProbe):
             continue
-        moves = {
-            o.work.write_back: sum((_all(u, program) for u in o.work.units.values()), 0.0)
-            for o in program.ops
-            if isinstance(o.work, RowMove) and o.work.route == op.work.route
-        }
         route = op.work.route
+        works = [o.work for o in program.ops if isinstance(o.work, RowMove) and o.work.route == route]
+        home = {w.write_back: _all(w.home, program) for w in works}
+        into = {
+            (w.write_back, tier): sum(
+                (_all(u, program) for path, u in w.units.items() if path.endswith(f":{tier}")), 0.0
+            )
+            for w in works
+            for tier in op.work.asked
+        }
+        levels = {
+            tier: LevelUse(tier, _all(asked, program), into[False, tier], into.get((True, tier), 0.0))
+            for tier, asked in op.work.asked.items()
+        }
         indices, rows = _all(op.work.indices, program), _all(op.work.rows, program)
-        found[route] = CacheUse(route, indices, rows, moves.get(False, 0.0), moves.get(True, 0.0))
+        found[route] = CacheUse(route, indices, rows, home[False], home.get(True, 0.0), levels)
     return found
 
 

@@ -98,22 +98,18 @@ def probe(rank: Rank, shards: list[Shard], bags: list[Bags | None], wanted_buffe
             continue
         if shard.cache.paged:
             continue
-        staged = shard.cache.probe(shard.local(wanted.ids))
-        tags = (
-            len(staged.wanted) * shard.cache.tags.ways * index if _has_sets(rank, shard) else len(staged.wanted) * index
-        )
-        rank.touch((wanted.ids.size + len(staged.wanted)) * index + tags)
+        passed = shard.cache.probe(shard.local(wanted.ids))
+        distinct, tags = len(passed[0].wanted), 0
+        for level, staged in zip(shard.cache.levels, passed, strict=True):
+            # a row is looked for in a set; without sets it has a place in a hash table
+            tags += len(staged.wanted) * (level.tags.ways if level.ways is not None else 1) * index
+            rank.note(f"asked.{level.tier}", len(staged.wanted))
+        rank.touch((wanted.ids.size + distinct) * index + tags)
         rank.note("indices", wanted.ids.size)
-        rank.note("rows", len(staged.wanted))
+        rank.note("rows", distinct)
         rank.note("tag_bytes", tags)
-        found += len(staged.wanted)
+        found += distinct
     rank.hold(wanted_buffer, found)
-
-
-def _has_sets(rank: Rank, shard: Shard) -> bool:
-    """Whether a row is looked for in a set; else it has a place in a hash table."""
-    plan = rank.machine.placement.cache[shard.table]
-    return plan is not None and plan.ways is not None
 
 
 def fetch(rank: Rank, shards: list[Shard], bags: list[Bags | None]) -> dict[str, float]:
@@ -124,28 +120,32 @@ def fetch(rank: Rank, shards: list[Shard], bags: list[Bags | None]) -> dict[str,
         if cache is None or wanted is None:
             continue
         if cache.paged:
-            rank.note("faults", cache.probe(shard.local(wanted.ids)).units)
-        units = cache.fetch().units
-        _count_move(rank, shard, units)
-        taken[cache.tier] = taken.get(cache.tier, 0.0) + units * cache.unit * shard.row_bytes
+            rank.note("faults", cache.probe(shard.local(wanted.ids))[0].units)
+        for level, units in enumerate(cache.fetch()):
+            _count_move(rank, shard, level, level + 1, units)
+            tier = cache.levels[level].tier
+            taken[tier] = taken.get(tier, 0.0) + units * cache.unit * shard.row_bytes
     return taken
 
 
 def write_back(rank: Rank, shards: list[Shard]) -> None:
-    """Write home what left the caches."""
+    """Write down what left the caches."""
     for shard in shards:
         if shard.cache is not None and shard.present:
-            _count_move(rank, shard, shard.cache.write_back())
+            for (above, below), units in shard.cache.write_back().items():
+                _count_move(rank, shard, above, below, units)
 
 
-def _count_move(rank: Rank, shard: Shard, units: int) -> None:
-    """Rows, or pages, that moved between a shard's home and its cache."""
+def _count_move(rank: Rank, shard: Shard, above: int, below: int, units: int) -> None:
+    """Rows, or pages, that moved between two levels of a shard's caches, of which the home is the last."""
     assert shard.cache is not None
-    path, moved = f"{shard.tier}:{shard.cache.tier}", units * shard.cache.unit * shard.row_bytes
-    for tier in (shard.tier, shard.cache.tier):
+    tiers = [*(level.tier for level in shard.cache.levels), shard.tier]
+    path, moved = f"{tiers[below]}:{tiers[above]}", units * shard.cache.unit * shard.row_bytes
+    for tier in (tiers[below], tiers[above]):
         rank.touch(moved, tier)
     rank.note(f"units.{path}", units)
     rank.note(f"bytes.{path}", moved)
+    rank.note("home", units if below == len(shard.cache.levels) else 0)
 
 
 def gradient_rows(shards: list[Shard], bags: list[Bags | None], upstream: Array) -> Array:

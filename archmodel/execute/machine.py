@@ -268,8 +268,9 @@ class Machine:
                 if self.train:
                     rank.hold(f"{ROUTES[scope]}.state.{tier}", sum(s.state_bytes for s in here))
             caches = [
-                (s.cache.tier, s.cache.places * s.cache.unit * s.row_bytes) for s in shards if s.cache is not None
-            ]
+                (level.tier, level.places * s.cache.unit * s.row_bytes)
+                for s in shards if s.cache is not None for level in s.cache.levels
+            ]  # fmt: skip
             for tier in {tier for tier, _ in caches}:
                 rank.hold(f"{ROUTES[scope]}.cache.{tier}", sum(size for t, size in caches if t == tier))
 

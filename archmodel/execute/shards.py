@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from archmodel.execute.caches import RowCache, home_of
+from archmodel.execute.caches import Level, RowCache, home_of
 from archmodel.execute.errors import ExecutionError
 from archmodel.execute.optimizers import State, new_state
 from archmodel.execute.parameters import Parameters
@@ -136,7 +136,8 @@ def shards_of(placement: Placement, rank: int, parameters: Parameters, train: bo
     for scope in SCOPES:
         offset = 0
         for blocks in placement.blocks(scope):
-            places = None if scope == "replica" else placement.cache_units(scope, blocks)
+            levels = range(0 if scope == "replica" else placement.levels)
+            places = [placement.cache_units(scope, blocks, level) for level in levels]
             for s, m in np.argwhere((blocks.ranks == rank) | (scope == "replica")).tolist():
                 shard = int(blocks.shards[s])
                 table = int(placement.table[shard])
@@ -145,12 +146,12 @@ def shards_of(placement: Placement, rank: int, parameters: Parameters, train: bo
                 weights = parameters.tables[table][rows, columns].copy()
                 optimizer = placement.optimizer[table]
                 state = new_state(optimizer, weights.shape) if train else {}
-                plan, cache = placement.cache[table] if placement.cache else None, None
-                if plan is not None and places is not None and places[s, m]:
-                    unit, paged = int(placement.unit_rows[shard]), plan.page is not None
-                    cache = RowCache(
-                        home_of(weights, state), int(places[s, m]), plan.policy, plan.ways, plan.tier, unit, paged
-                    )
+                cache = None
+                if places and places[0][s, m]:
+                    plans = placement.caches[table]
+                    stack = [Level(int(n[s, m]), p.policy, p.ways, p.tier) for n, p in zip(places, plans, strict=False)]
+                    unit, paged = int(placement.unit_rows[shard]), plans[0].page is not None
+                    cache = RowCache(home_of(weights, state), stack, unit, paged)
                 result[scope].append(
                     Shard(
                         table, rows.start, rows.stop, columns.start, columns.stop, offset,

@@ -72,8 +72,12 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
     bucket = float(np.max(plan.gradient_bucket)) * small.dense_parameters / workload.dense_parameters
     pieces = np.bincount(placement.table, minlength=len(tables))
 
-    share = placement.cache_share if placement.cached.any() else np.zeros(len(tables))
-    caches = {t: _cache(placement.cache[t], float(share[t]), rows[t]) for t in chosen if placement.cached[t]}
+    share = placement.cache_share if placement.levels else np.zeros((0, len(tables)))
+    caches = {
+        t: tuple(_cache(c, float(s), rows[t]) for c, s in zip(placement.caches[t], share[:, t], strict=False))
+        for t in chosen
+        if placement.cached[t]
+    }
 
     def place(on: Layout) -> tuple[Plan, Placement]:
         assign = {
@@ -130,7 +134,7 @@ def table_class(placement: Placement, t: int) -> tuple[object, ...]:
         placement.optimizer[t],
         dim.bit_length(),
         dim % 4 == 0,
-        str(cache.model_dump(exclude={"size"})) if (cache := placement.cache[t] if placement.cache else None) else "",
+        str([c.model_dump(exclude={"size"}) for c in placement.caches[t]]) if placement.caches else "",
         tables.num_embeddings[t] == 0,
         pooling == 0,
         pooling % 1 == 0,
@@ -161,9 +165,8 @@ def _batch(batch: int, ranks: int, small_ranks: int) -> int:
     return min(batch, even if batch % ranks == 0 else uneven)
 
 
-def _cache(cache: CachePlan | None, share: float, rows: int) -> CachePlan:
+def _cache(cache: CachePlan, share: float, rows: int) -> CachePlan:
     """The same kind of cache for the same share of a smaller table."""
-    assert cache is not None
     ways = None if cache.ways is None else min(cache.ways, MOST_WAYS)
     size = CacheSize(min(max(share, LEAST_CACHED / max(rows, 1)), 1.0), "share")
     page = None if cache.page is None else min(float(np.max(cache.page)), MOST_PAGE)

@@ -153,6 +153,9 @@ def from_design(design: Design, module: str = "ebc") -> dict[str, TableSharding]
         kernel = "dense" if kind == "data_parallel" else "fused" if placement.tier[t] == "hbm" else "fused_uvm"
         if placement.cached[t]:
             kernel += _CACHED
+        if placement.caches and len(placement.caches[t]) > 1:
+            tiers = " and ".join(c.tier for c in placement.caches[t])
+            raise ArchmodelError(f"table {name} is cached in {tiers}; TorchRec knows one cache of a table")
         shards: list[Shard] = []
         for s in of_table[t]:
             first, last, home = int(placement.column_start[s]), int(placement.column_end[s]), int(placement.home[s])

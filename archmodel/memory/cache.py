@@ -111,17 +111,19 @@ def characteristic_draws(popularity: Popularity, cache_rows: Num) -> Array:
 
     Che, Tung, Wang, "Hierarchical Web caching systems", IEEE JSAC 20(7), 2002.
     """
-    return _solve(popularity, cache_rows, popularity.unique)
+    return characteristic(popularity.unique, popularity.probability, popularity.reachable, cache_rows)
 
 
-def _solve(
-    popularity: Popularity, cache_rows: Num, occupancy: Callable[[Num], Array], least_time: float | None = None
+def characteristic(
+    occupancy: Callable[[Num], Array], chance: Array, reachable: Array, cache_rows: Num, steepest: Num = 1.0
 ) -> Array:
-    """n with occupancy(n) = cache rows, by bisection in log(n); occupancy(n) <= n, so n >= cache rows, unless
-    `least_time` says where to begin."""
-    size, everything = np.broadcast_arrays(np.asarray(cache_rows, dtype=np.float64), popularity.reachable)
-    least = np.where(popularity.probability > 0, popularity.probability, np.inf).min(-1)
-    low = np.log(np.maximum(size, 1e-12) if least_time is None else np.full(np.shape(size), least_time))
+    """n with occupancy(n) = cache rows, by bisection in log(n), infinite where they are all that is `reachable`.
+
+    occupancy(n) <= n x `steepest`, which bounds n from below; the least `chance` (..., K) above 0 does from above.
+    """
+    size, everything = np.broadcast_arrays(np.asarray(cache_rows, dtype=np.float64), reachable)
+    least = np.where(chance > 0, chance, np.inf).min(-1)
+    low = np.log(np.maximum(size / np.maximum(steepest, 1e-300), 1e-12))
     high = np.clip(np.log(1e15) - np.log(np.minimum(least, 1.0)), low, np.maximum(low, _LONGEST))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -219,7 +221,7 @@ def _fifo(popularity: Popularity, size: Array, draws: Num | None, top: Callable[
         load = p * np.asarray(time)[..., None]
         return np.asarray((rows * (load / (1.0 + load))).sum(-1))
 
-    time = _solve(popularity, size, occupancy)
+    time = characteristic(occupancy, p, popularity.reachable, size)
     with np.errstate(invalid="ignore"):
         missing = np.where(p > 0, rows * p / (1.0 + p * time[..., None]), 0.0).sum(-1)
     return _after_filling(popularity, characteristic_draws(popularity, size), 1.0 - missing, draws)

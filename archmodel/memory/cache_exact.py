@@ -135,6 +135,19 @@ class CacheSimulator:
             return int(self._fill.sum())
         return int(self._state[1 if self.policy == "fifo" else 2])
 
+    @property
+    def inside(self) -> npt.NDArray[np.bool_]:
+        """Which rows are in the cache now, (rows,)."""
+        if min(self.cache_rows, self.rows) == 0:
+            return np.zeros(self.rows, dtype=bool)
+        if self.ways is not None:
+            found = np.zeros(self.rows, dtype=bool)
+            found[self._tags[np.arange(self.ways) < self._fill[:, None]]] = True
+            return found
+        if self.policy == "lru":
+            return np.asarray(self._last >= self._state[1])
+        return np.asarray(self._bucket_of >= 0 if self.policy == "lfu" else self._inside == 1)
+
     def feed(self, ids: npt.ArrayLike) -> Found:
         """Runs more accesses: 1 where the row was in the cache, else 0."""
         some = checked(ids, self.rows)

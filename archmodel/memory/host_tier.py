@@ -17,6 +17,9 @@ class HostTier(Component):
 
     memory: Annotated[MemoryTier, MEMORIES.field(default="memory")] = Field(description="one of them")
     count: Count = Field(default=1, description="how many a node has")
+    channels_of: str | None = Field(
+        default=None, description="memory of the node whose channels these are on too, as persistent memory beside ddr"
+    )
 
     @property
     def capacity(self) -> Num:
@@ -46,6 +49,15 @@ class HostTier(Component):
     def sum_time(self, row_bytes: Num, rows: Num, sums: Num, sum_bytes: Num) -> Num:
         """Seconds of sums of rows beside the memories, which lie evenly over them."""
         return self.memory.sum_time(*(np.asarray(x) / self.count for x in (row_bytes, rows, sums, sum_bytes)))
+
+    def channel_time(self, bytes_: Num, requests: Num, write: bool = False) -> Num:
+        """Seconds that the channels of these memories carry what others on them are asked for, in their own granules g
+        and at their own peak:
+
+            t = requests x ceil(bytes / requests / g) x g / (n x peak bandwidth)
+        """
+        one = self.memory.peak_write_bandwidth if write else self.memory.peak_read_bandwidth
+        return self.memory.moved_bytes(bytes_, requests) / (self.count * np.asarray(one))
 
     def moved_bytes(self, bytes_: Num, requests: Num) -> Num:
         """Bytes that the media move."""

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from archmodel.memory.batch_cache import batch_misses, paged
+from archmodel.memory.batch_cache import batch_moves, paged
 from archmodel.memory.cache import Popularity
 from archmodel.parallel.placement import Blocks, Placement, Scope
 from archmodel.program import IntArray, OuterTraffic, PairTraffic, Traffic
@@ -51,10 +51,19 @@ class Counts(Protocol):
         """Bytes of indices and lengths from every rank to every rank for the shards of a scope."""
         ...
 
-    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
-        """Rows (or pages) fetched into the cache of every block, and those written home, both (shards, members);
-        0 where there is no cache."""
+    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> Moved:
+        """Rows (or pages) that the caches of every block move."""
         ...
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Rows, or pages, that the caches of blocks move, all (shards, members) and 0 where there is no cache: `fetched`
+    into every level, from the top down, (levels, shards, members); `written` by (level that they leave, level that
+    takes them), a table's home having the number of its caches."""
+
+    fetched: Array
+    written: dict[tuple[int, int], Array]
 
 
 @dataclass(frozen=True)
@@ -89,45 +98,57 @@ class Expected:
         by_batch = np.stack([self.tables.expected_unique(float(b), placement.table[shards]) for b in batches])
         return np.asarray(by_batch[of_rank])
 
-    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
-        """In the long run. Training changes every row that it reads, so each that comes sends a changed one home."""
+    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> Moved:
+        """In the long run. Training changes every row that it reads, so each that comes sends a changed one down."""
         share = self._share(placement, blocks)
-        size = placement.cache_units(scope, blocks).astype(np.float64)
-        table = np.broadcast_to(self._alike(placement)[placement.table[blocks.shards]][:, None], size.shape)
-        unit = np.broadcast_to(placement.unit_rows[blocks.shards][:, None], size.shape)
-        cached = size > 0
-        key = np.stack([table[cached].astype(np.float64), share[cached], size[cached], unit[cached]])
+        levels = range(placement.levels)
+        size = np.stack([placement.cache_units(scope, blocks, level).astype(np.float64) for level in levels])
+        table = np.broadcast_to(self._alike(placement)[placement.table[blocks.shards]][:, None], share.shape)
+        unit = np.broadcast_to(placement.unit_rows[blocks.shards][:, None], share.shape)
+        cached = size[0] > 0
+        key = np.stack([table[cached].astype(np.float64), share[cached], unit[cached], *size[:, cached]])
         distinct, which = np.unique(key, axis=1, return_inverse=True)
-        fetched = np.zeros(size.shape)
-        fetched[cached] = self._misses(placement, *distinct)[np.reshape(which, -1)]
-        return fetched, fetched if train else np.zeros(size.shape)
+        t, part, page = distinct[:3]
+        moves = self._moves(placement, t, part, page, distinct[3:])
+        spread = {path: np.zeros(share.shape) for path in moves}
+        for path, amount in moves.items():
+            spread[path][cached] = amount[np.reshape(which, -1)]
+        fetched = np.stack([spread.pop((level + 1, level)) for level in levels])
+        return Moved(fetched, spread if train else {})
 
     def _alike(self, placement: Placement) -> IntArray:
         """The first table that caches see as each, (T,): of as many rows and lookups, drawn and kept alike."""
         tables, first = self.tables, dict[tuple[object, ...], int]()
-        kept = [None if c is None else (c.policy, c.ways) for c in placement.cache] or [None] * len(tables)
+        kept = [tuple((c.policy, c.ways) for c in caches) for caches in placement.caches] or [()] * len(tables)
         drawn = (tables.num_embeddings.tolist(), tables.pooling_factor.tolist(), tables.distribution_of.tolist())
         return np.array([first.setdefault(k, i) for i, k in enumerate(zip(*drawn, kept, strict=True))], dtype=np.int64)
 
-    def _misses(self, placement: Placement, table: Array, share: Array, size: Array, unit: Array) -> Array:
-        """Expected misses of blocks that have a `share` of the rows of a `table` and a cache of `size` units, each of
-        `unit` rows."""
+    def _moves(
+        self, placement: Placement, table: Array, share: Array, unit: Array, size: Array
+    ) -> dict[tuple[int, int], Array]:
+        """Expected rows by (level that they leave, level that they reach) of blocks that have a `share` of the rows of
+        a `table` and caches of `size` (levels, blocks) units, each of `unit` rows."""
         t = table.astype(np.int64)
-        plans = [placement.cache[i] for i in t]
-        kinds = [(p.policy, p.ways, int(self.tables.distribution_of[i])) for p, i in zip(plans, t, strict=True) if p]
-        batch, missed = float(self.local_batch.sum()), np.zeros(len(t))
+        kinds = [
+            (tuple((c.policy, c.ways) for c in placement.caches[i]), int(self.tables.distribution_of[i])) for i in t
+        ]
+        batch = float(self.local_batch.sum())
+        found = {(level + 1, level): np.zeros(len(t)) for level in range(placement.levels)}
         for kind in dict.fromkeys(kinds):
             all_of_it = np.flatnonzero([k == kind for k in kinds])
             for first in range(0, len(all_of_it), _AT_ONCE):
                 mine = all_of_it[first : first + _AT_ONCE]
-                policy, ways, distribution = kind
+                policies, distribution = kind
                 whole = self.tables.distributions[distribution].popularity(
                     self.tables.num_embeddings[t[mine]].astype(np.float64)
                 )
                 part = paged(Popularity(whole.probability, whole.rows * share[mine][:, None]), unit[mine])
                 draws = self.tables.pooling_factor[t[mine]] * batch
-                missed[mine] = batch_misses(part, size[mine], draws, policy, ways)
-        return missed
+                moves = batch_moves(part, list(size[: len(policies), mine]), draws, policies)
+                up = {(level + 1, level): amount for level, amount in enumerate(moves.fetched)}
+                for key, amount in (up | moves.written).items():
+                    found.setdefault(key, np.zeros(len(t)))[mine] = amount
+        return found
 
     def sample_indices(self) -> Array:
         pooling = self.tables.pooling_factor[self.tables.num_embeddings > 0].sum()
@@ -179,29 +200,31 @@ class Observed:
         """Counts of consecutive batches, caches empty at first."""
         return [cls(batch, tuple(batches[:i])) for i, batch in enumerate(batches)]
 
-    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> tuple[Array, Array]:
+    def moved(self, placement: Placement, scope: Scope, blocks: Blocks, train: bool) -> Moved:
         """By exact caches that run every distinct row of each batch once, in the order of ids."""
-        from archmodel.memory.cache_exact import CacheSimulator  # only counts of a given batch need it
+        from archmodel.memory.cache_exact import CacheSimulator  # only counts of a given batch need them
+        from archmodel.memory.cascade import BatchMoves, CascadeSimulator
 
-        size = placement.cache_units(scope, blocks)
-        fetched, written = np.zeros(size.shape), np.zeros(size.shape)
-        for s, m in np.argwhere(size > 0):
+        size = np.stack([placement.cache_units(scope, blocks, level) for level in range(placement.levels)])
+        fetched, written = np.zeros(size.shape), dict[tuple[int, int], Array]()
+        for s, m in np.argwhere(size[0] > 0):
             t = int(placement.table[blocks.shards[s]])
-            plan = placement.cache[t]
-            assert plan is not None
             rows, first = int(blocks.rows[s, m]), int(blocks.start[s, m])
             unit = int(placement.unit_rows[blocks.shards[s]])
-            ways = None if plan.ways is None else min(plan.ways, int(size[s, m]))
-            cache = CacheSimulator(-(-rows // unit), int(size[s, m]), plan.policy, ways)
-            held = 0
+            levels = [
+                CacheSimulator(
+                    -(-rows // unit), int(n), plan.policy, None if plan.ways is None else min(plan.ways, int(n))
+                )
+                for plan, n in zip(placement.caches[t], size[:, s, m], strict=False)
+            ]
+            cascade, moves = CascadeSimulator(levels), BatchMoves((0,) * len(levels))
             for batch in (*self.before, self.batch):
                 ids = batch.ids[t]
-                wanted = np.unique((ids[(ids >= first) & (ids < first + rows)] - first) // unit)
-                held = cache.held
-                fetched[s, m] = len(wanted) - int(cache.feed(wanted).sum())
-            # training changes every row: each that came, less the places it found empty, sends one home
-            written[s, m] = fetched[s, m] - (cache.held - held) if train else 0.0
-        return fetched, written
+                moves = cascade.feed(np.unique((ids[(ids >= first) & (ids < first + rows)] - first) // unit))
+            fetched[: len(levels), s, m] = moves.fetched
+            for path, units in moves.written.items() if train else ():
+                written.setdefault(path, np.zeros(size.shape[1:]))[s, m] = units
+        return Moved(fetched, written)
 
     def _inside(self, placement: Placement, blocks: Blocks, s: int, m: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         ids = self.batch.ids[int(placement.table[blocks.shards[s]])]

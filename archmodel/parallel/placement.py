@@ -44,8 +44,8 @@ class Placement:
     dtype: tuple[str, ...]
     optimizer: tuple[str, ...]
     sharding: tuple[str, ...]
-    cache: tuple[CachePlan | None, ...] = ()
-    """Over tables; empty: no table has one."""
+    caches: tuple[tuple[CachePlan, ...], ...] = ()
+    """Over tables: each one's caches, the top first; empty: no table has any."""
     entry: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Which entry of the plan each table has, (T,): caches of so many bytes are for all tables of an entry."""
     tiers: tuple[str, ...] = ("hbm", "ddr")
@@ -57,20 +57,38 @@ class Placement:
     @cached_property
     def cached(self) -> npt.NDArray[np.bool_]:
         """Which tables have a cache, (T,)."""
-        return np.array([c is not None for c in self.cache] or [False] * len(self.tables), dtype=bool)
+        return np.array([bool(c) for c in self.caches] or [False] * len(self.tables), dtype=bool)
+
+    @cached_property
+    def levels(self) -> int:
+        """Most caches above one another that a table has."""
+        return max(map(len, self.caches), default=0)
+
+    def level(self, number: int, table: IntArray) -> list[CachePlan | None]:
+        """Of the given tables, the caches of one level, 0 the top."""
+        found = [self.caches[t] if self.caches else () for t in table.tolist()]
+        return [caches[number] if number < len(caches) else None for caches in found]
+
+    @cached_property
+    def chain(self) -> npt.NDArray[np.str_]:
+        """Tiers that the rows of every table pass on their way down, (levels + 1, T): of each cache, then the home,
+        then "" where there is nothing further."""
+        width = self.levels + 1
+        chains = [
+            [*(c.tier for c in caches), home, *[""] * (width - 1 - len(caches))]
+            for caches, home in zip(self.caches or [()] * len(self.tier), self.tier, strict=True)
+        ]
+        return np.array(chains, dtype=str).reshape(len(self.tier), width).T
 
     @cached_property
     def read_tier(self) -> tuple[str, ...]:
-        """Tier that lookups and updates of every table read: that of its cache, else its home."""
-        return tuple(
-            c.tier if c is not None else t
-            for c, t in zip(self.cache or [None] * len(self.tier), self.tier, strict=True)
-        )
+        """Tier that lookups and updates of every table read: that of its top cache, else its home."""
+        return tuple(self.chain[0].tolist()) if self.levels else self.tier
 
     @cached_property
     def prefetch(self) -> int:
         """Batches ahead that caches fetch; 0 without caches."""
-        return max((c.prefetch or 0 for c in self.cache if c is not None), default=0)
+        return max((c.prefetch or 0 for caches in self.caches for c in caches), default=0)
 
     @cached_property
     def element(self) -> Array:
@@ -93,56 +111,64 @@ class Placement:
 
     @cached_property
     def unit_rows(self) -> IntArray:
-        """Rows that move together to and from the cache of every shard, (S,): 1, or those of a page."""
-        pages = [c.page if c is not None else None for c in self.cache] or [None] * len(self.tables)
-        page = np.array([0.0 if p is None else float(np.max(p)) for p in pages])[self.table]
+        """Rows that move together to and from the caches of every shard, (S,): 1, or those of a page."""
+        pages = [max((float(np.max(c.page or 0.0)) for c in caches), default=0.0) for caches in self.caches]
+        page = np.array(pages or np.zeros(len(self.tables)))[self.table]
         return np.maximum(np.floor(page / np.maximum(self.home_row_bytes, 1.0)), 1.0).astype(np.int64)
 
-    def cache_units(self, scope: Scope, blocks: Blocks) -> IntArray:
-        """Rows, or pages, that the cache of every block holds, (shards, members): whole sets, at least one of a block
-        that has any rows, at most all; 0 without a cache.
+    def asked_share(self, blocks: Blocks, level: int = 0) -> Array:
+        """Share of the rows of every block that the plan asks its cache of a level to hold, (shards, members); 0
+        without one.
 
         Bytes on a rank are shared by all blocks there of tables of one entry, in proportion to their size.
         """
         table = self.table[blocks.shards]
-        plans = [self.cache[t] if self.cache else None for t in table]
+        plans = self.level(level, table)
         unit = np.array([p.size.unit if p else "" for p in plans], dtype="<U5").reshape(-1, 1)
         amount = np.array([p.size.amount if p else 0.0 for p in plans], dtype=np.float64).reshape(-1, 1)
-        rows = blocks.rows.astype(np.float64)
         whole = np.maximum(self.tables.num_embeddings[table][:, None], 1)
         share = np.where(unit == "share", amount, amount / whole)
         if (unit == "bytes").any():
-            held = np.maximum(self._entry_bytes[self.entry[table][:, None], blocks.ranks], 1.0)
+            held = np.maximum(self._entry_bytes[level, self.entry[table][:, None], blocks.ranks], 1.0)
             share = np.where(unit == "bytes", amount / held, share)
+        return np.asarray(share)
+
+    def cache_units(self, scope: Scope, blocks: Blocks, level: int = 0) -> IntArray:
+        """Rows, or pages, that the cache of every block holds on a level, 0 the top, (shards, members): whole sets, at
+        least one of a block that has any rows, at most all; 0 without a cache."""
+        plans = self.level(level, self.table[blocks.shards])
+        share, there = self.asked_share(blocks, level), np.array([[p is not None] for p in plans]).reshape(-1, 1)
         ways = np.array([(p.ways or 1) if p else 1 for p in plans], dtype=np.int64).reshape(-1, 1)
         unit_rows = self.unit_rows[blocks.shards][:, None]
-        wanted = np.floor(share * rows * (1 + 1e-12)).astype(np.int64) // unit_rows
+        wanted = np.floor(share * blocks.rows.astype(np.float64) * (1 + 1e-12)).astype(np.int64) // unit_rows
         size = np.minimum(wanted, -(-blocks.rows // unit_rows))
         size = np.where(size >= ways, size // ways * ways, size)
-        return np.asarray(np.where((rows > 0) & (unit != ""), np.maximum(size, 1), 0), dtype=np.int64)
+        return np.asarray(np.where((blocks.rows > 0) & there, np.maximum(size, 1), 0), dtype=np.int64)
 
     @cached_property
     def cache_share(self) -> Array:
-        """Share of the rows of every table that its cache holds, (T,)."""
-        held, rows = np.zeros(len(self.tables)), np.zeros(len(self.tables))
+        """Share of the rows of every table that its caches hold, (levels, T), the top first."""
+        held, rows = np.zeros((self.levels, len(self.tables))), np.zeros(len(self.tables))
         for scope in SCOPES[:-1]:
             for b in self.blocks(scope):
                 table = self.table[b.shards]
-                units = self.cache_units(scope, b)
-                held += np.bincount(table, units.sum(1), len(held))
+                for level in range(self.levels):
+                    held[level] += np.bincount(table, self.cache_units(scope, b, level).sum(1), len(rows))
                 rows += np.bincount(table, (-(-b.rows // self.unit_rows[b.shards][:, None])).sum(1), len(rows))
         return np.asarray(held / np.maximum(rows, 1.0))
 
     @cached_property
     def _entry_bytes(self) -> Array:
-        """Bytes of the cached tables of every entry on every rank, (entries, ranks)."""
-        total = np.zeros((int(self.entry.max(initial=-1)) + 1, self.layout.ranks))
+        """Bytes of the tables of every entry that have a cache of a level, on every rank: (levels, entries, ranks)."""
+        total = np.zeros((self.levels, int(self.entry.max(initial=-1)) + 1, self.layout.ranks))
+        depth = np.array([len(caches) for caches in self.caches])
         for scope in SCOPES[:-1]:
             for b in self.blocks(scope):
                 table = self.table[b.shards]
-                size = b.rows * self.home_row_bytes[b.shards][:, None] * self.cached[table][:, None]
+                size = b.rows * self.home_row_bytes[b.shards][:, None]
                 entry = np.broadcast_to(self.entry[table][:, None], b.rows.shape)
-                np.add.at(total, (entry, b.ranks), size)
+                for level in range(self.levels):
+                    np.add.at(total[level], (entry, b.ranks), size * (depth[table] > level)[:, None])
         return total
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from archmodel.components.base import Component, OneWord
+from archmodel.components.base import Component, OneOrMore, OneWord
 from archmodel.errors import ArchmodelError
 from archmodel.quantities import Count, Dtype, Fraction, PositiveBytes, parse
 from archmodel.workloads.tables import Tables
@@ -122,7 +122,8 @@ _CACHE_SIZES = "Write bytes on each rank (4 GiB), a share of each table (20 %) o
 
 
 class CachePlan(Component):
-    """A software-managed cache of rows in a faster tier than the table's own. Rows move with their optimizer state."""
+    """A software-managed cache of rows in a faster tier than the table's own, or than the next cache of a list. Rows
+    move with their optimizer state."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -146,7 +147,9 @@ class CachePlan(Component):
         description="rows come and go by pages of so many bytes that the device faults on, as in unified memory "
         "(prefetch: 0); left out: row by row, by software",
     )
-    write: Literal["back"] = Field(default="back", description="changed rows are written home when they leave")
+    write: Literal["back"] = Field(
+        default="back", description="changed rows are written when they leave: to the next cache that has them, or home"
+    )
 
 
 class TablePlan(Component):
@@ -163,7 +166,10 @@ class TablePlan(Component):
         description="memory that holds the rows: hbm, ddr or one that the host declares; auto or left out: the fastest "
         "that has room, tables with most traffic per byte first",
     )
-    cache: CachePlan | None = Field(default=None, description="cache of rows in a faster tier")
+    cache: Annotated[tuple[CachePlan, ...] | None, OneOrMore()] = Field(
+        default=None,
+        description="cache of rows in a faster tier, or several from the fastest tier down, each above the next",
+    )
     dtype: Dtype | None = Field(default=None, description="precision of the rows")
     optimizer: Optimizer | None = Field(default=None, description="sparse optimizer")
 

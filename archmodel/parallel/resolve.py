@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -99,13 +100,15 @@ def resolve(
     kept = _kept(entries, size, written, layout)
     free = 1.0 - float(plan.memory_reserve)
     tier = tiers(written, sharding, size, cost, layout, {**capacity, "hbm": capacity["hbm"] * free}, kept)
-    cache = _caches(entries, tier, capacity)
+    caches = _caches(entries, tier, capacity)
     pieces = _pieces(entries, sharding, layout)
     usable = by_word(tier, capacity.__getitem__) * free
     sharding, pieces = kinds_and_pieces(sharding, pieces, tables, tier, size, cost, usable, layout, global_batch)
     load = np.zeros(layout.ranks) if other_load is None else other_load
     placement = _shards(entries, tables, layout, sharding, pieces, tier, dtype, optimizer, size, cost, usable, load)
-    return replace(placement, cache=cache, entry=entries.of_table, tiers=tuple(capacity))
+    placement = replace(placement, caches=caches, entry=entries.of_table, tiers=tuple(capacity))
+    _check_cascades(placement, entries)
+    return placement
 
 
 def parameter_bytes(tables: Tables, columns: Array, element: Array, optimizer: npt.NDArray[np.str_]) -> Array:
@@ -209,39 +212,74 @@ def _check_tiers(entries: _Entries, capacity: dict[str, float], problems: list[t
     """Every tier named is there, and a cache is in a faster one than its table's home."""
     order = list(capacity)
     for entry, path in zip(entries.plans, entries.paths, strict=True):
-        for tier, where in (
-            (entry.tier, f"{path}.tier"),
-            (entry.cache.tier if entry.cache else None, f"{path}.cache.in"),
-        ):
+        levels = _levels(entry, path)
+        for tier, where in ((entry.tier, f"{path}.tier"), *((c.tier, f"{at}.in") for c, at in levels)):
             if tier is None or (tier == "auto" and where.endswith(".tier")) or tier in capacity:
                 continue
             what = "but the node has no host" if order == ["hbm"] else suggestion(tier, [*order, "auto"])
             problems.append((where, f"no memory of the system is called {tier}; {what}"))
-        if entry.cache is None or entry.tier not in capacity or entry.cache.tier not in capacity:
-            continue
-        if entry.cache.tier == entry.tier:
-            problems.append((f"{path}.cache.in", f"{entry.tier} is where the rows are already; a cache is elsewhere"))
-        elif order.index(entry.cache.tier) > order.index(str(entry.tier)):
-            faster = ", ".join(order[: order.index(str(entry.tier))]) or "no other tier is"
-            problems.append(
-                (
-                    f"{path}.cache.in",
-                    f"{entry.cache.tier} is slower than {entry.tier}, where the rows are; {faster} is not",
+        for cache, at in levels:
+            if entry.tier not in capacity or cache.tier not in capacity:
+                continue
+            if cache.tier == entry.tier:
+                problems.append((f"{at}.in", f"{entry.tier} is where the rows are already; a cache is elsewhere"))
+            elif order.index(cache.tier) > order.index(str(entry.tier)):
+                faster = ", ".join(order[: order.index(str(entry.tier))]) or "no other tier is"
+                problems.append(
+                    (f"{at}.in", f"{cache.tier} is slower than {entry.tier}, where the rows are; {faster} is not")
                 )
-            )
+        for (above, _), (cache, at) in pairwise(levels):
+            if cache.tier == above.tier:
+                problems.append((f"{at}.in", f"{cache.tier} is where the cache above is already; list each tier once"))
+            elif {above.tier, cache.tier} <= set(order) and order.index(cache.tier) < order.index(above.tier):
+                problems.append(
+                    (
+                        f"{at}.in",
+                        f"{cache.tier} is faster than {above.tier}, the cache above it; list the fastest first",
+                    )
+                )
+        for cache, at in levels:
+            if cache.page is not None and len(levels) > 1:
+                problems.append((f"{at}.page", "pages come from the home, through no other cache; leave page out"))
+
+
+def _levels(entry: TablePlan, path: str) -> list[tuple[CachePlan, str]]:
+    """An entry's caches, the top first, and where each is written."""
+    caches = entry.cache or ()
+    return [(c, f"{path}.cache" if len(caches) == 1 else f"{path}.cache[{i}]") for i, c in enumerate(caches)]
+
+
+def _check_cascades(placement: Placement, entries: _Entries) -> None:
+    """A cache below another holds at least as many rows of every block. Raises PlanError."""
+    problems: dict[str, str] = {}
+    for level in range(1, placement.levels):
+        for scope in SCOPES[:-1]:
+            for b in placement.blocks(scope):
+                share = [placement.asked_share(b, at) for at in (level - 1, level)]
+                above, below = (np.minimum(np.maximum(s * b.rows, 1.0), b.rows) for s in share)
+                small = (share[1] > 0) & (below < above * (1 - 1e-9))
+                for s in np.flatnonzero(small.any(1)).tolist():
+                    t = int(placement.table[b.shards[s]])
+                    path, m = entries.paths[entries.of_table[t]], int(small[s].argmax())
+                    what = f"holds {below[s, m]:,.0f} rows of table {placement.tables.names[t]} on a rank"
+                    problems.setdefault(
+                        f"{path}.cache[{level}].size",
+                        f"{what}, fewer than the {above[s, m]:,.0f} of the cache above it",
+                    )
+    if problems:
+        raise PlanError(list(problems.items()))
 
 
 def _fetching_ahead(plan: Plan, entries: _Entries) -> _Entries:
     """Caches that do not say how far ahead they fetch do as the others."""
-    caches = [entries.plans[i].cache for i in sorted(set(entries.of_table.tolist()))]
-    said = [c.prefetch for c in caches if c is not None and c.prefetch is not None]
-    paged = any(c is not None and c.page is not None for c in caches)
+    caches = [c for i in sorted(set(entries.of_table.tolist())) for c in entries.plans[i].cache or ()]
+    said = [c.prefetch for c in caches if c.prefetch is not None]
+    paged = any(c.page is not None for c in caches)
     depth = said[0] if said else int(plan.prefetch_input and not paged)
 
     def completed(entry: TablePlan) -> TablePlan:
-        if entry.cache is None or entry.cache.prefetch is not None:
-            return entry
-        return entry.model_copy(update={"cache": entry.cache.model_copy(update={"prefetch": depth})})
+        told = [c if c.prefetch is not None else c.model_copy(update={"prefetch": depth}) for c in entry.cache or ()]
+        return entry.model_copy(update={"cache": tuple(told)}) if told else entry
 
     return replace(entries, plans=[completed(entry) for entry in entries.plans])
 
@@ -249,28 +287,26 @@ def _fetching_ahead(plan: Plan, entries: _Entries) -> _Entries:
 def _check_prefetch(plan: Plan, entries: _Entries, problems: list[tuple[str, str]]) -> None:
     """Rows are fetched when their indices are known, all caches' as far ahead."""
     depths: dict[int, str] = {}
-    for i, (entry, path) in enumerate(zip(entries.plans, entries.paths, strict=True)):
-        if entry.cache is None or i not in set(entries.of_table.tolist()):
-            continue
-        depth = entry.cache.prefetch or 0
+    used = set(entries.of_table.tolist())
+    written = zip(entries.plans, entries.paths, strict=True)
+    for cache, at in [level for i, (e, path) in enumerate(written) if i in used for level in _levels(e, path)]:
+        depth = cache.prefetch or 0
         if depth and not plan.prefetch_input:
             problems.append(
                 (
-                    f"{path}.cache.prefetch",
+                    f"{at}.prefetch",
                     f"{_batches(depth)} ahead needs their indices; set plan.prefetch_input: true, or prefetch: 0",
                 )
             )
-        if depth and entry.cache.page is not None:
+        if depth and cache.page is not None:
             problems.append(
-                (
-                    f"{path}.cache.prefetch",
-                    f"{_batches(depth)} ahead, but pages come when the device faults; set prefetch: 0",
-                )
+                (f"{at}.prefetch", f"{_batches(depth)} ahead, but pages come when the device faults; set prefetch: 0")
             )
-        depths.setdefault(depth, path)
+        depths.setdefault(depth, at)
     if len(depths) > 1:
         (_, one), (depth, other) = list(depths.items())[:2]
-        problems.append((f"{other}.cache.prefetch", f"is {depth}; all caches of a plan fetch as far ahead as {one}"))
+        one = one.removesuffix(".cache")
+        problems.append((f"{other}.prefetch", f"is {depth}; all caches of a plan fetch as far ahead as {one}"))
 
 
 def _batches(count: int) -> str:
@@ -282,24 +318,24 @@ def _kept(entries: _Entries, size: Array, written: npt.NDArray[np.object_], layo
     kept: dict[str, float] = {}
     free = np.array([t in (None, "auto") for t in written], dtype=bool)
     for i, entry in enumerate(entries.plans):
-        mine = (entries.of_table == i) & free if entry.cache is not None else free[:0]
-        if entry.cache is None or not mine.any():
-            continue
-        whole = float(size[mine].sum()) / layout.ranks
-        amount, unit = entry.cache.size.amount, entry.cache.size.unit
-        wanted = {"bytes": amount, "share": amount * whole, "rows": 0.0}[unit]
-        kept[entry.cache.tier] = kept.get(entry.cache.tier, 0.0) + min(wanted, whole)
+        mine = (entries.of_table == i) & free if entry.cache else free[:0]
+        whole = float(size[mine].sum()) / layout.ranks if mine.any() else 0.0
+        for cache in entry.cache or () if mine.any() else ():
+            amount, unit = cache.size.amount, cache.size.unit
+            wanted = {"bytes": amount, "share": amount * whole, "rows": 0.0}[unit]
+            kept[cache.tier] = kept.get(cache.tier, 0.0) + min(wanted, whole)
     return kept
 
 
-def _caches(entries: _Entries, tier: npt.NDArray[np.str_], capacity: dict[str, float]) -> tuple[CachePlan | None, ...]:
-    """The cache of every table; none above a table that was placed in its tier, or a faster one."""
+def _caches(
+    entries: _Entries, tier: npt.NDArray[np.str_], capacity: dict[str, float]
+) -> tuple[tuple[CachePlan, ...], ...]:
+    """The caches of every table; none in the tier in which it was placed, or a slower one."""
     order = list(capacity)
-    found = entries.column("cache").tolist()
-    return tuple(
-        c if c is not None and order.index(c.tier) < order.index(t) else None
-        for c, t in zip(found, tier.tolist(), strict=True)
-    )
+    kept: dict[tuple[int, str], tuple[CachePlan, ...]] = {}
+    for i, t in set(zip(entries.of_table.tolist(), tier.tolist(), strict=True)):
+        kept[i, t] = tuple(c for c in entries.plans[i].cache or () if order.index(c.tier) < order.index(t))
+    return tuple(kept[key] for key in zip(entries.of_table.tolist(), tier.tolist(), strict=True))
 
 
 def _pieces(entries: _Entries, sharding: npt.NDArray[np.str_], layout: Layout) -> IntArray:

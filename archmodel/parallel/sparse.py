@@ -170,33 +170,46 @@ def _cache_amounts(
     put: Callable[[str, Array], None],
     train: bool,
 ) -> None:
-    """What the caches of some blocks hold, are asked for and move."""
+    """What the caches of some blocks hold, are asked for and move: of every level what the one above it lacks."""
     table = placement.table[b.shards]
-    cached = placement.cached[table].astype(np.float64)[:, None]
     unit = placement.unit_rows[b.shards].astype(np.float64)[:, None]
-    held = placement.cache_units(scope, b)
-    fetched, written = counts.moved(placement, scope, b, train)
-    plans = [placement.cache[t] for t in table]
-    ways = np.array([(c.ways or 1) if c else 0 for c in plans], dtype=np.float64)[:, None]
+    moves = counts.moved(placement, scope, b, train)
     index = itemsize(e.plan.wires.index)
-    by_software = cached * np.array([[float(c is not None and c.page is None)] for c in plans])
-    if by_software.any():  # pages are found by the device's own page tables
-        put("probed", wanted[0] * by_software)
-        put("probed_rows", wanted[1] * by_software)
-        put("tags", wanted[1] * np.minimum(ways, held) * index * by_software)
-    put("faults", fetched * (cached - by_software))
     row = (size.columns * size.element + (size.state_bytes if train else 0.0)) * unit
-    for home, at_home in size.at_home.items():
-        for tier, here in size.in_tier.items():
-            both = at_home * here * cached
-            if not both.any():
-                continue
-            path = f"{home}:{tier}"
-            for name, units in (("fetch", fetched), ("back", written)):
-                put(f"{name}_rows.{path}", units * both)
-                put(f"{name}_bytes.{path}", units * row * both)
-            put(f"cache.{tier}", held * row * both)
-            put(f"staged.{tier}", fetched * row * both)
+    chain = placement.chain[:, table]
+    depth = np.array([[len(placement.caches[t])] for t in table])
+
+    def path(name: str, units: Array, above: int, below: int) -> None:
+        """Rows that move between two levels, by their tiers."""
+        for upper, lower in dict.fromkeys(zip(chain[above].tolist(), chain[below].tolist(), strict=True)):
+            if lower:
+                both = ((chain[above] == upper) & (chain[below] == lower))[:, None]
+                put(f"{name}_rows.{lower}:{upper}", units * both)
+                put(f"{name}_bytes.{lower}:{upper}", units * row * both)
+
+    asked = wanted[1]
+    put("faults", np.zeros_like(asked))
+    for level in range(placement.levels):
+        plans = placement.level(level, table)
+        held, fetched = placement.cache_units(scope, b, level), moves.fetched[level]
+        ways = np.array([(c.ways or 1) if c else 0 for c in plans], dtype=np.float64)[:, None]
+        by_software = np.array([[float(c is not None and c.page is None)] for c in plans])
+        if level == 0 and by_software.any():  # pages are found by the device's own page tables
+            put("probed", wanted[0] * by_software)
+            put("probed_rows", wanted[1] * by_software)
+        put("tags", asked * np.minimum(ways, held) * index * by_software)
+        put("faults", fetched * np.array([[float(c is not None and c.page is not None)] for c in plans]))
+        put("fetch_home", fetched * (depth == level + 1))
+        path("fetch", fetched, level, level + 1)
+        for tier in dict.fromkeys(c.tier for c in plans if c is not None):
+            here = (chain[level] == tier)[:, None] & (held > 0)
+            put(f"asked.{tier}", asked * here * by_software)
+            put(f"cache.{tier}", held * row * here)
+            put(f"staged.{tier}", fetched * row * here)
+        asked = fetched
+    for (above, below), units in moves.written.items():
+        path("back", units, above, below)
+        put("back_home", units * (depth == below))
 
 
 def replica_amounts(e: Emitter, placement: Placement, counts: Counts) -> Amounts:
@@ -317,7 +330,8 @@ class SparseLowering:
             if "faults" not in a.values:
                 continue
             index, probed = self.e.plan.wires.index, per_rank(a["probed"])
-            probe = CacheProbe(name, probed, per_rank(a["probed_rows"]), per_rank(a["tags"]), index)
+            asked = a.by("asked")
+            probe = CacheProbe(name, probed, per_rank(a["probed_rows"]), asked, per_rank(a["tags"]), index)
             # one batch ahead: right behind the indices; further: behind those that came an iteration earlier
             phase: Phase = "input" if ahead == 1 else "forward"
             wanted = f"{name}.wanted"
@@ -325,16 +339,18 @@ class SparseLowering:
             if "probed" in a.values:
                 self.e.op(f"{name}.cache_probe", phase, probe, (self._indices(scope),), (wanted,), (on,))
             faults = per_rank(a["faults"])
-            move = RowMove(name, a.by("fetch_rows"), a.by("fetch_bytes"), faults=faults)
+            home = per_rank(a["fetch_home"])
+            move = RowMove(name, a.by("fetch_rows"), a.by("fetch_bytes"), home, faults=faults)
             # further ahead, both belong to the same batch: nothing to wait for but their order on the stream
             reads = (wanted if "probed" in a.values else self._indices(scope),) if ahead < 2 else ()
             self.e.op(f"{name}.cache_fetch", phase, move, reads, self._staged(scope), ("host",))
 
     def write_back(self) -> None:
-        """Write home the changed rows that leave the caches."""
+        """Write the changed rows that leave the caches to those below, or home."""
         for scope, a in self.routes.items():
             if "faults" in a.values:
-                move = RowMove(ROUTES[scope], a.by("back_rows"), a.by("back_bytes"), write_back=True)
+                home = per_rank(a["back_home"])
+                move = RowMove(ROUTES[scope], a.by("back_rows"), a.by("back_bytes"), home, write_back=True)
                 self.e.op(f"{ROUTES[scope]}.cache_write_back", "update", move, (self.weights(scope),), (), ("host",))
 
     def _staged(self, scope: Scope) -> tuple[str, ...]:

@@ -71,6 +71,15 @@ def _tiers(estimate: Estimate) -> dict[str, Any]:
                 "written": use.written,
                 "row_hit_rate": use.row_hit_rate,
                 "hit_rate": use.hit_rate,
+                "levels": {
+                    tier: {
+                        "asked": level.asked,
+                        "fetched": level.fetched,
+                        "written": level.written,
+                        "hit_rate": level.hit_rate,
+                    }
+                    for tier, level in use.levels.items()
+                },
             }
             for route, use in estimate.caches.items()
         }

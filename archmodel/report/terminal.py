@@ -273,7 +273,8 @@ def tier_table(uses: Iterable[TierUse]) -> Table:
 
 
 def cache_table(caches: Iterable[CacheUse]) -> Table:
-    """A row per route with caches: of all ranks together, what is looked up, found and moved in an iteration."""
+    """A row per route with caches: of all ranks together, what is looked up, found and moved in an iteration; and, of
+    several tiers of caches, one for each."""
     numbers = ("indices", "distinct rows", "fetched", "written home", "hits of rows", "hits of indices")
     rows = table("caches", *numbers, right=numbers)
     for use in caches:
@@ -284,6 +285,9 @@ def cache_table(caches: Iterable[CacheUse]) -> Table:
             whole(percent(use.row_hit_rate, 1)),
             whole(percent(use.hit_rate, 1)),
         )
+        for level in use.levels.values() if len(use.levels) > 1 else ():
+            moved = (f"{x:,.0f}" for x in (level.asked, level.fetched, level.written))
+            rows.add_row(f"  in {level.tier.upper()}", "", *moved, whole(percent(level.hit_rate, 1)), "")
     return rows
 
 

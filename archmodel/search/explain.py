@@ -136,6 +136,8 @@ def _slot(options: Options, t: int, entry: Mapping[str, Any]) -> int | None:
     pieces = int(entry.get("column_shards", len(entry.get("ranks") or entry.get("nodes") or [0])))
     kinds, tiers = np.array(options.kinds), np.array(options.kernels)
     cache = entry.get("cache")
+    if isinstance(cache, list):
+        return None
     share = float(str(cache["size"]).removesuffix("%")) / 100 if cache else 0.0
     held = tiers == kernel(entry["tier"], share)
     if not held.any():  # a cache of a size that is not proposed, as the nearest that is

@@ -238,7 +238,7 @@ class Laws:
             base.dtype,
             base.optimizer,
             (slot.kind,) * len(tables),
-            (CachePlan.model_validate({"in": "hbm", "size": slot.cached}),) * len(tables) if slot.cached else (),
+            ((CachePlan.model_validate({"in": "hbm", "size": slot.cached}),),) * len(tables) if slot.cached else (),
             tiers=base.tiers,
         )
 
@@ -328,7 +328,7 @@ class Laws:
         if slot.cached:
             fetched = self._fetched(slot.cached, placement, scope, blocks)
             path = f"{slot.tier}:hbm"
-            move = RowMove(ROUTES[scope], {path: fetched}, {path: fetched * whole})
+            move = RowMove(ROUTES[scope], {path: fetched}, {path: fetched * whole}, fetched)
             moves = self._marginal(move) + (self._marginal(replace(move, write_back=True)) if self.train else 0.0)
             held["hbm"] = held["hbm"] + (slot.cached * rows + 2 * fetched) * whole  # and one batch fetched ahead
         return _Shard(
@@ -351,7 +351,7 @@ class Laws:
         """Rows that a batch misses in a cache of a `share` of the first block of every table, (T,)."""
         if (scope, share) not in self._misses:  # the same for every cut by columns, and every home
             first = Blocks(blocks.shards, blocks.ranks[:, :1], blocks.start[:, :1], blocks.end[:, :1])
-            self._misses[scope, share] = self.counts.moved(placement, scope, first, self.train)[0][:, 0]
+            self._misses[scope, share] = self.counts.moved(placement, scope, first, self.train).fetched[0, :, 0]
         return self._misses[scope, share]
 
     def _replica(self, elements: Array, rows: Array, size: ShardSizes) -> list[Work]:

@@ -46,17 +46,14 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
     return {"default": default_of(design), "assign": assign}
 
 
-def _cache(placement: Placement, t: int) -> dict[str, Any]:
-    """A table's cache as a plan writes it: of an entry of its own, so by its share of the table."""
-    cache = placement.cache[t]
-    assert cache is not None
-    given: dict[str, Any] = {
-        "in": cache.tier,
-        "size": f"{100 * float(placement.cache_share[t])!r} %",
-        "policy": cache.policy,
-    }
-    given |= {"ways": cache.ways, "prefetch": cache.prefetch}
-    return given if cache.page is None else {**given, "page": f"{float(np.max(cache.page))!r} B"}
+def _cache(placement: Placement, t: int) -> dict[str, Any] | list[dict[str, Any]]:
+    """A table's caches as a plan writes them: of an entry of its own, so by their share of the table."""
+    found = []
+    for cache, share in zip(placement.caches[t], placement.cache_share[:, t].tolist(), strict=False):
+        given: dict[str, Any] = {"in": cache.tier, "size": f"{100 * share!r} %", "policy": cache.policy}
+        given |= {"ways": cache.ways, "prefetch": cache.prefetch}
+        found.append(given if cache.page is None else {**given, "page": f"{float(np.max(cache.page))!r} B"})
+    return found[0] if len(found) == 1 else found
 
 
 def written(design: Design) -> dict[str, Any]:

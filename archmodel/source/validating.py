@@ -118,6 +118,8 @@ class _Spot:
                 expected = [inner for kind in expected for inner in _inside(kind, node, segment)]
                 mark = place(node, segment, mark)
                 path, node = join(path, segment), node[segment]
+            elif isinstance(segment, int):  # a list that is written as its only member
+                expected = [inner for kind in expected for inner in _inside(kind, node, segment)] or expected
             else:
                 branches.add(path)
                 expected = [kind for kind in expected if _is_branch(kind, segment)] or expected

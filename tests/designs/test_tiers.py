@@ -44,7 +44,9 @@ def test_neo_model_f_needs_host_memory() -> None:
     assert not answer.memory["hbm"].fits
 
 
-@pytest.mark.parametrize("name", ["neo_f_zionex_16x8_cached.yaml", "neo_f_zionex_4x8_ssd.yaml"])
+@pytest.mark.parametrize(
+    "name", ["neo_f_zionex_16x8_cached.yaml", "neo_f_zionex_4x8_ssd.yaml", "neo_f_zionex_4x8_cascade.yaml"]
+)
 def test_neo_model_f_with_caches_fits(name: str) -> None:
     answer = estimate(load(name))
     assert answer.fits
@@ -55,6 +57,15 @@ def test_caching_host_memory_helps_model_f() -> None:
     plain, cached = estimate(load(NEO_F)), estimate(load("neo_f_zionex_16x8_cached.yaml"))
     assert cached.throughput > plain.throughput
     assert plain.bound.shares["host_link"] > 0.2 > cached.bound.shares.get("host_link", 0.0)
+
+
+def test_a_cache_in_host_memory_spares_the_drives_of_model_f() -> None:
+    """They bound both, so throughput rises as fetched rows fall, and the drives wear out no sooner for it."""
+    one, both = (estimate(load(f"neo_f_zionex_4x8_{name}.yaml")) for name in ("ssd", "cascade"))
+    assert one.bound.resource == both.bound.resource == "ssd"
+    fewer = one.caches["row"].fetched / both.caches["row"].fetched
+    assert 0.8 * fewer < both.throughput / one.throughput < fewer
+    assert both.tiers["ssd"].lifetime_days >= one.tiers["ssd"].lifetime_days
 
 
 def test_the_113b_model_from_hbm_to_pages() -> None:

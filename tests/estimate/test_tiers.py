@@ -16,7 +16,9 @@ import archmodel as am
 from archmodel.cli import commands
 from archmodel.errors import DesignError
 from archmodel.estimate.estimate import estimate
+from archmodel.interop import torchrec
 from archmodel.program import RowMove
+from archmodel.search.plan_tables import written
 
 TIERED = """
 name: tiers
@@ -272,6 +274,56 @@ def test_reports_know_the_new_ops(tiered: Maker, tmp_path: Path) -> None:
     assert "row.cache_fetch" in trace.read_text()
 
 
+PMM = {"memory": {"capacity": 1e12, "bandwidth": 40e9, "access_granularity": 256.0}, "count": 2}
+DRIVE = {"kind": "block", "capacity": 1e12, "bandwidth": 3e9, "access_granularity": 4096.0, "latency": 1e-4}
+TWO_HOMES = [
+    {"match": {"name": f"big_{i}"}, "tier": tier, "cache": {"in": "hbm", "size": "10 %", "ways": 32}}
+    for i, tier in enumerate(("pmm", "pmm", "ddr", "ddr"))
+]
+
+
+def test_memory_on_the_channels_of_another_takes_time_there(tiered: Maker) -> None:
+    """Rows of both in one fetch: what crosses the channels, in lines of 32 B, at their peak."""
+
+    def answer(bandwidth: float, **more: str) -> am.Estimate:
+        host = "system.node.host"
+        changes = {f"{host}.tiers": {"pmm": PMM | more}, f"{host}.ddr.bandwidth": bandwidth}
+        return estimate(tiered({**changes, f"{host}.link.bandwidth": 1e12, "plan.tables.rules": TWO_HOMES}))
+
+    own, shared = answer(20e9), answer(20e9, channels_of="ddr")
+    fetch = shared.op("row.cache_fetch")
+    assert isinstance(fetch.op.work, RowMove)
+    rows = {home: 4 * float(fetch.op.work.units[f"{home}:hbm"].max()) for home in ("pmm", "ddr")}  # of a node
+    assert rows["pmm"] == pytest.approx(rows["ddr"])
+    alone = sum(float(np.max(fetch.breakdown.parts[part])) for part in ("latency", "launch"))
+    assert fetch.slowest - alone == pytest.approx((rows["pmm"] + rows["ddr"]) * 288 / 20e9)
+    assert own.op("row.cache_fetch").slowest - alone == pytest.approx(rows["ddr"] * 288 / 20e9)
+    busy = {name: [a.tiers[name].busy * a.iteration_time for a in (own, shared)] for name in ("ddr", "pmm")}
+    assert busy["ddr"][1] == pytest.approx(2 * busy["ddr"][0])
+    assert busy["pmm"][1] == pytest.approx(busy["pmm"][0])
+    wide = [answer(2e12), answer(2e12, channels_of="ddr")]  # each by its own law where channels are never short
+    assert wide[0].op("row.cache_fetch").slowest == pytest.approx(wide[1].op("row.cache_fetch").slowest)
+    assert wide[1].op("row.cache_fetch").slowest - alone == pytest.approx(rows["pmm"] * 512 / 80e9)
+
+
+@pytest.mark.parametrize(
+    ("tier", "says"),
+    [
+        (PMM | {"channels_of": "drr"}, "did you mean ddr"),
+        (PMM | {"channels_of": "pmm"}, "no other memory"),
+        (PMM | {"channels_of": "ssd"}, "no channels of its own"),
+        ({"memory": DRIVE | {"read_iops": 5e5, "queue_depth": 64.0}, "channels_of": "ddr"}, "is for memory modules"),
+        ({"memory": PMM["memory"] | {"link_bandwidth": 3e10}, "channels_of": "ddr"}, "behind a link"),
+    ],
+)
+def test_channels_that_no_memory_is_on(tiered: Maker, tier: dict[str, Any], says: str) -> None:
+    with pytest.raises(DesignError) as caught:
+        tiered({"system.node.host.tiers.pmm": tier})
+    (problem,) = caught.value.problems
+    assert problem.field == "system.node.host.tiers"
+    assert "tier pmm" in problem.message and says in problem.message
+
+
 def test_sweeps_write_down_tiers(tiered: Maker) -> None:
     columns = ["tier.ssd.busy", "tier.ssd.lifetime_days", "throughput"]
     found = am.sweep(tiered(), {f"{SSD}.count": [1, 4], f"{CACHE}.size": [0.01, 0.1]}, outputs=columns)
@@ -280,6 +332,81 @@ def test_sweeps_write_down_tiers(tiered: Maker) -> None:
     assert np.all(np.isfinite(days))
     with pytest.raises(am.ArchmodelError, match=r"tier\.ssd\.busy"):
         am.sweep(tiered(), {f"{SSD}.count": [1]}, outputs=["tier.ssd.bussy"])
+
+
+CASCADE = [
+    {"in": "hbm", "size": "1 %", "policy": "lru", "ways": 32, "prefetch": 2},
+    {"in": "ddr", "size": "20 %", "policy": "lru", "ways": 8, "prefetch": 2},
+]
+
+
+def test_caches_above_one_another_take_work_from_the_home(tiered: Maker) -> None:
+    one, both = estimate(tiered({CACHE: CASCADE[0]})), estimate(tiered({CACHE: CASCADE}))
+    use, row = both.caches["row"], 64 * 4 + 4
+    top, lower = use.levels["hbm"], use.levels["ddr"]
+    assert (top.asked, top.fetched) == pytest.approx((use.rows, one.caches["row"].fetched))
+    assert lower.asked == pytest.approx(top.fetched)
+    assert use.fetched == pytest.approx(lower.fetched) and lower.fetched < 0.7 * top.fetched
+    assert use.written == pytest.approx(use.fetched)  # as many rows go home as come
+    assert top.written == pytest.approx(top.fetched)
+    fetch, back = (both.op(f"row.cache_{name}").op.work for name in ("fetch", "write_back"))
+    assert isinstance(fetch, RowMove) and isinstance(back, RowMove)
+    assert set(fetch.bytes) == {"ssd:ddr", "ddr:hbm"}
+    assert set(back.bytes) == {"ssd:ddr", "ddr:hbm", "ssd:hbm"}
+    assert both.tiers["ssd"].read == pytest.approx(use.fetched / 2 * row)
+    assert both.tiers["ssd"].written == pytest.approx(use.written / 2 * row)
+    caught = float(np.broadcast_to(back.units["ddr:hbm"], 8).sum())
+    assert both.tiers["ddr"].read == pytest.approx((top.fetched + lower.written) / 2 * row)
+    assert both.tiers["ddr"].written == pytest.approx((lower.fetched + caught) / 2 * row)
+    held, staged = (both.program.buffers[f"row.{name}.ddr"] for name in ("cache", "staged"))
+    assert both.memory["ddr"].worst == pytest.approx(float(held.bytes.max() + staged.bytes.max()))
+    assert float(staged.bytes.max()) == pytest.approx(3 * lower.fetched / 8 * row)
+    assert both.iteration_time < one.iteration_time
+    assert (
+        both.tiers["ssd"].lifetime_days * both.iteration_time**-1 > one.tiers["ssd"].lifetime_days / one.iteration_time
+    )
+
+
+def test_a_larger_lower_cache_is_never_slower_and_a_full_one_needs_no_home(tiered: Maker) -> None:
+    answers = [
+        estimate(tiered({CACHE: [CASCADE[0], CASCADE[1] | {"size": s}]})) for s in (0.01, 0.05, 0.2, 0.6, "100 %")
+    ]
+    fetched = [a.caches["row"].fetched for a in answers]
+    assert all(b < a for a, b in pairwise(fetched)) and fetched[-1] == 0
+    assert all(b.iteration_time <= a.iteration_time * (1 + 1e-9) for a, b in pairwise(answers))
+
+
+def test_caches_above_one_another_in_reports_plan_files_and_checks(tiered: Maker, tmp_path: Path) -> None:
+    design = tiered({CACHE: CASCADE})
+    assert am.check(design).passed
+    again = design.with_({"plan.tables": written(design)})
+    assert np.allclose(again.placement.cache_share, design.placement.cache_share, atol=1e-5)
+    assert estimate(again).iteration_time == pytest.approx(estimate(design).iteration_time, rel=1e-3)
+    with pytest.raises(am.ArchmodelError, match="big_0 is cached in hbm and ddr; TorchRec knows one cache"):
+        torchrec.from_design(design)
+    path, run = str(tmp_path / "tiered.yaml"), CliRunner().invoke
+    sets = ["--set", f"{CACHE}={json.dumps(CASCADE)}", "--set", f"{CACHE}[1].size=30 %"]
+    assert "in DDR" in run(commands, ["evaluate", path, *sets]).stdout
+    levels = json.loads(run(commands, ["evaluate", path, *sets, "--json"]).stdout)["caches"]["row"]["levels"]
+    assert list(levels) == ["hbm", "ddr"] and 0 < levels["ddr"]["hit_rate"] < 1
+    assert run(commands, ["explain", path, "row.cache_fetch", *sets]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("cache", "path", "says"),
+    [
+        ({"in": "hbm"}, f"{CACHE}.size", "is missing"),
+        ({"in": "hbm", "size": 5, "polcy": "lru"}, f"{CACHE}.polcy", "did you mean policy"),
+        ([CASCADE[0], {"in": "ddr"}], f"{CACHE}[1].size", "is missing"),
+        ([CASCADE[0], {"in": "ddr", "size": 5, "polcy": "lru"}], f"{CACHE}[1].polcy", "did you mean policy"),
+        ([CASCADE[0], CASCADE[1] | {"size": "1 kB"}], f"{CACHE}[1].size", "fewer than the"),
+        ("hbm", CACHE, "is not a mapping"),
+    ],
+)
+def test_one_cache_and_several_name_the_place_of_a_mistake(tiered: Maker, cache: Any, path: str, says: str) -> None:
+    with pytest.raises(DesignError) as caught:
+        tiered({CACHE: cache})
+    assert any(p.field == path and says in p.message for p in caught.value.problems), str(caught.value)
 
 
 def test_check_runs_caches_and_says_what_it_shrank(tiered: Maker) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archmodel.execute.caches import RowCache
+from archmodel.execute.caches import Level, RowCache
 from archmodel.execute.machine import Machine
 from archmodel.execute.parameters import initial
 from archmodel.execute.run import run_plan
 from archmodel.memory.cache_exact import CacheSimulator
+from archmodel.memory.cascade import CascadeSimulator
 from archmodel.parallel.plan import Plan
 from archmodel.program import Layout
 from tests.execute.small import batches_of, dot, holds, place
@@ -20,11 +23,16 @@ POLICIES = ("lru", "lfu", "fifo")
 
 
 def plan(
-    cache: dict | None, *, tier: str = "ssd", optimizer: str = "rowwise_adagrad", sharding: str = "table_wise"
+    changes: dict | None,
+    *,
+    tier: str = "ssd",
+    optimizer: str = "rowwise_adagrad",
+    sharding: str = "table_wise",
+    **more: object,
 ) -> Plan:
-    entry = {"sharding": sharding, "tier": tier, "optimizer": optimizer}
-    if cache is not None:
-        entry["cache"] = {"in": "hbm", **cache}
+    entry = {"sharding": sharding, "tier": tier, "optimizer": optimizer, **more}
+    if changes is not None:
+        entry["cache"] = {"in": "hbm", **changes}
     return Plan(prefetch_input=True, tables={"default": entry})
 
 
@@ -38,6 +46,38 @@ def test_training_through_a_cache_changes_no_bit(policy: str, ways: int | None, 
     plain = holds(dot(), plan(None), layout, steps=6)
     assert np.array_equal(through.losses, plain.losses)
     assert all(np.array_equal(a, b) for a, b in zip(through.parameters.arrays, plain.parameters.arrays, strict=True))
+
+
+def cascade(*levels: dict, prefetch: int = 1) -> list[dict]:
+    """Caches above one another, in HBM, DDR and a memory behind CXL."""
+    return [
+        {"in": tier, "prefetch": prefetch, **level} for tier, level in zip(("hbm", "ddr", "cxl"), levels, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+@pytest.mark.parametrize("top", POLICIES)
+@pytest.mark.parametrize("lower", POLICIES)
+def test_training_through_caches_above_one_another_changes_no_bit(top: str, lower: str, prefetch: int) -> None:
+    levels = [{"size": 4, "policy": top, "ways": 2}, {"size": 12, "policy": lower, "ways": None}]
+    levels += [{"size": 20, "policy": top, "ways": 4}] if top == lower else []
+    through = holds(dot(), plan(None, cache=cascade(*levels, prefetch=prefetch)), Layout(1, 2), steps=6)
+    plain = holds(dot(), plan(None), Layout(1, 2), steps=6)
+    assert np.array_equal(through.losses, plain.losses)
+    assert all(np.array_equal(a, b) for a, b in zip(through.parameters.arrays, plain.parameters.arrays, strict=True))
+
+
+@pytest.mark.parametrize("sharding", ["column_wise", "row_wise", "grid_wise"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_caches_above_one_another_beside_others(sharding: str, optimizer: str) -> None:
+    """Bytes of an entry are shared by level; a table that fits in HBM has none of them."""
+    entry = {"sharding": sharding, "optimizer": optimizer, "tier": "ssd"}
+    entry["cache"] = cascade({"size": "500 B", "policy": "lfu"}, {"size": "2 kB", "ways": 2})
+    rules = [
+        {"match": {"name": "t_0"}, "tier": "cxl", "cache": {"in": "ddr", "size": 9}},
+        {"match": {"name": "t_4"}, "tier": "auto"},
+    ]
+    holds(dot(), Plan(prefetch_input=True, tables={"default": entry, "rules": rules}), Layout(2, 2), steps=4)
 
 
 @pytest.mark.parametrize("sharding", ["column_wise", "row_wise", "table_row_wise", "grid_wise", "table_column_wise"])
@@ -81,10 +121,14 @@ def test_inference_through_a_cache_writes_nothing_home() -> None:
     holds(workload, plan({"size": 5, "ways": None, "prefetch": 0}), Layout(1, 2), steps=4)
 
 
+@pytest.mark.parametrize("lower", [None, {"size": 8, "ways": None}])
 @pytest.mark.parametrize("prefetch", [1, 2])
-def test_rows_that_were_fetched_before_an_update_are_refreshed(prefetch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_were_fetched_before_an_update_are_refreshed(
+    prefetch: int, lower: dict | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The hazard is there in this very run: without the refresh the result is another."""
-    cached = plan({"size": 3, "ways": None, "prefetch": prefetch})
+    levels = [{"size": 3, "ways": None}, *([lower] if lower else [])]
+    cached = plan(None, cache=cascade(*levels, prefetch=prefetch))
     machines: list[Machine] = []
     made = Machine.__post_init__
     monkeypatch.setattr(Machine, "__post_init__", lambda self: (machines.append(self), made(self))[1])
@@ -92,14 +136,7 @@ def test_rows_that_were_fetched_before_an_update_are_refreshed(prefetch: int, mo
     caches = [s.cache for m in machines for r in m.ranks for s in r.shards["rank"] if s.cache is not None]
     assert sum(cache.refreshed for cache in caches) > 0
 
-    def forgetful(self: RowCache) -> int:
-        queue, self.queue = self.queue, type(self.queue)()
-        count = kept(self)
-        self.queue = queue
-        return count
-
-    kept = RowCache.write_back
-    monkeypatch.setattr(RowCache, "write_back", forgetful)
+    monkeypatch.setattr(RowCache, "_refresh", lambda self, rows, values: None)
     workload, layout = dot(), Layout(1, 1)
     batches = batches_of(workload, layout, 6)
     wrong = run_plan(
@@ -108,35 +145,39 @@ def test_rows_that_were_fetched_before_an_update_are_refreshed(prefetch: int, mo
     assert not np.array_equal(wrong.losses, right.losses)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     rows=st.integers(1, 40),
-    places=st.integers(1, 40),
-    policy=st.sampled_from(POLICIES),
-    ways=st.sampled_from([None, 1, 2, 4]),
+    levels=st.lists(
+        st.tuples(st.integers(1, 20), st.sampled_from(POLICIES), st.sampled_from([None, 1, 2, 4])),
+        min_size=1,
+        max_size=3,
+    ),
     prefetch=st.integers(0, 3),
     unit=st.integers(1, 5),
     seed=st.integers(0, 10**6),
 )
-def test_the_cache_is_the_simulators_and_loses_nothing(
-    rows: int, places: int, policy: str, ways: int | None, prefetch: int, unit: int, seed: int
+def test_caches_are_the_simulators_and_lose_nothing(
+    rows: int, levels: list[tuple[int, str, int | None]], prefetch: int, unit: int, seed: int
 ) -> None:
     """Any stream of batches: fetched and written rows are the exact simulator's, and the values those of an array."""
-    places = min(places, -(-rows // unit))
-    if ways is not None:
-        ways = min(ways, places)
-        places = places // ways * ways
+    unit = unit if len(levels) == 1 else 1
+    kinds = []
+    for size, policy, ways in levels:
+        places = min(size, -(-rows // unit))
+        ways = ways if ways is None else min(ways, places)
+        kinds.append((places if ways is None else places // ways * ways, policy, ways))
     rng = np.random.default_rng(seed)
     batches = [rng.integers(0, rows, rng.integers(0, 30)) for _ in range(8)]
     plain = rng.standard_normal((rows, 2))
-    cache = RowCache({"weights": plain.copy()}, places, policy, ways, "hbm", unit)
-    simulator = CacheSimulator(-(-rows // unit), places, policy, ways)
+    cache = RowCache({"weights": plain.copy()}, [Level(*kind, f"tier_{i}") for i, kind in enumerate(kinds)], unit)
+    simulator = CascadeSimulator([CacheSimulator(-(-rows // unit), *kind) for kind in kinds])
     moved = []
-    probed: list[int] = []
+    probed: list[list[int]] = []
 
     def bring(ids: np.ndarray) -> None:
         cache.probe(ids)
-        probed.append(cache.fetch().units)
+        probed.append(cache.fetch())
 
     for ids in batches[:prefetch]:
         bring(ids)
@@ -150,9 +191,8 @@ def test_the_cache_is_the_simulators_and_loses_nothing(
         cache.write("weights", wanted, plain[wanted])
         moved.append(cache.write_back())
     for ids, fetched, written in zip(batches, probed, moved, strict=True):
-        before = simulator.held
-        wanted = np.unique(ids // unit)
-        assert fetched == len(wanted) - simulator.feed(wanted).sum()
-        assert written == fetched - (simulator.held - before)
+        expected = simulator.feed(np.unique(ids // unit))
+        assert fetched == list(expected.fetched)
+        assert Counter(written) == Counter(expected.written)
     cache.settle()
     assert np.array_equal(cache.home["weights"], plain)

@@ -33,4 +33,4 @@ def test_torchrecs_cached_kernel() -> None:
     back = design.with_({"plan.tables": torchrec.to_tables(plan, design)})
     assert back.placement.tier == design.placement.tier
     assert back.placement.cached.tolist() == design.placement.cached.tolist()
-    assert np.allclose(back.placement.cache_share[back.placement.cached], torchrec.LOAD_FACTOR, rtol=1e-4)
+    assert np.allclose(back.placement.cache_share[0, back.placement.cached], torchrec.LOAD_FACTOR, rtol=1e-4)

@@ -34,6 +34,13 @@ def test_never_above_peak_nor_slower_with_more(bytes_: float, requests: float, c
     assert tier.read_time(bytes_, requests) <= ONE.read_time(bytes_, requests) * (1 + 1e-12)
 
 
+def test_channels_carry_whole_granules_of_their_own_at_their_own_peak() -> None:
+    ddr = HostTier(memory=MemoryTier(capacity=1e12, bandwidth=100e9, write_bandwidth=50e9, access_granularity=64.0))
+    assert ddr.channel_time(65e6, 1e6) == pytest.approx(128e6 / 100e9)
+    assert ddr.channel_time(65e6, 1e6, write=True) == pytest.approx(128e6 / 50e9)
+    assert HostTier(memory=ddr.memory, count=2).channel_time(64e6, 1e6) == pytest.approx(32e6 / 100e9)
+
+
 @given(st.lists(st.floats(0, 1e6), min_size=4, max_size=4))
 def test_a_shared_memory_serves_fairly(amounts: list[float]) -> None:
     """Two nodes of two devices against a simulation in small steps of equal shares."""

@@ -175,6 +175,65 @@ def test_bytes_of_a_rank_are_shared_over_ranks_and_columns() -> None:
     assert np.allclose(whole.cache_share, cut.cache_share)
 
 
+HBM, DDR = {"in": "hbm", "size": 5}, {"in": "ddr", "size": 50}
+
+
+@pytest.mark.parametrize(
+    ("caches", "where", "says"),
+    [
+        ([HBM, HBM], "cache[1].in", "where the cache above is already"),
+        ([DDR, HBM], "cache[1].in", "hbm is faster than ddr, the cache above it"),
+        ([HBM, {"in": "ssd", "size": 50}], "cache[1].in", "already"),
+        ([HBM, {"in": "sdd", "size": 50}], "cache[1].in", "did you mean ssd"),
+        (
+            [HBM, DDR | {"size": 4}],
+            "cache[1].size",
+            "4 rows of table hot on a rank, fewer than the 5 of the cache above it",
+        ),
+        ([HBM | {"size": "10 kB"}, DDR | {"size": "9 kB"}], "cache[1].size", "of the cache above it"),
+        (
+            [HBM | {"size": 0.3}, DDR | {"size": 200}],
+            "cache[1].size",
+            "200 rows of table hot on a rank, fewer than the 300 of",
+        ),
+        ([HBM, DDR | {"page": "640 B", "prefetch": 0}], "cache[1].page", "pages come from the home"),
+        ([HBM | {"prefetch": 1}, DDR | {"prefetch": 2}], "cache[1].prefetch", "as far ahead"),
+    ],
+)
+def test_caches_that_cannot_lie_above_one_another(caches: list[dict[str, Any]], where: str, says: str) -> None:
+    plan = Plan(
+        tables={"default": {"sharding": "table_wise", "tier": "ssd", "cache": caches}},
+        prefetch_input="page" not in caches[1],
+    )
+    with pytest.raises(PlanError) as caught:
+        resolve(plan, cat(tables=TABLES).table_arrays, Layout(1, 1), 64, ROOM)
+    assert any(path == f"plan.tables.default.{where}" and says in what for path, what in caught.value.problems)
+
+
+def test_caches_above_one_another_are_listed_from_the_top_down() -> None:
+    placed = place({"tier": "ssd", "cache": [HBM | {"ways": None}, DDR | {"ways": None, "size": 0.1}]})
+    assert placed.levels == 2
+    assert placed.read_tier == ("hbm",) * 4
+    assert placed.chain[:, 0].tolist() == ["hbm", "ddr", "ssd"]
+    (b,) = placed.blocks("rank")
+    assert placed.cache_units("rank", b, 1)[:, 0].tolist() == [100, 1000, 10_000, 1]
+    assert np.allclose(placed.cache_share[:, 2], [5e-5, 0.1])
+
+
+def test_a_list_of_one_cache_is_that_cache() -> None:
+    assert place({"tier": "ssd", "cache": [HBM]}).caches == place({"tier": "ssd", "cache": HBM}).caches
+
+
+def test_only_caches_above_a_table_are_its_own() -> None:
+    """Tables placed in host memory have the cache in HBM; bytes of the one there are for those below."""
+    caches = [{"in": "hbm", "size": "8 kB", "ways": None}, {"in": "ddr", "size": "100 kB", "ways": None}]
+    placed = place({"tier": "auto", "cache": caches})
+    assert dict(zip(TABLES, placed.tier, strict=True)) == {"hot": "hbm", "warm": "ddr", "cold": "ssd", "one": "hbm"}
+    assert [[c.tier for c in each] for each in placed.caches] == [[], ["hbm"], ["hbm", "ddr"], []]
+    held = placed.cache_units("rank", next(iter(placed.blocks("rank"))), 1)[:, 0] * 64
+    assert held.tolist() == pytest.approx([0, 0, 100_000, 0], abs=64)
+
+
 def test_memory_that_the_plan_reserves_is_not_filled_with_tables() -> None:
     """HBM of 1e5 B holds "hot" (64 kB) and "one"; half of it reserved, "hot" goes to host memory."""
     workload = cat(batch=64, tables=TABLES)

@@ -128,12 +128,17 @@ def tiers(estimate: Estimate) -> Table:
 
 
 def caches(estimate: Estimate) -> Table:
-    """A row per route with caches, of all ranks together."""
+    """A row per route with caches, of all ranks together; and, of several tiers of caches, one for each."""
     rows: list[list[Cell]] = []
     for use in estimate.caches.values():
         counts = (use.indices, use.rows, use.fetched, use.written)
         rates = [share(use.row_hit_rate, 1), share(use.hit_rate, 1)]
         rows.append([use.route, *(count(round(x)) for x in counts), *rates])
+        for level in use.levels.values() if len(use.levels) > 1 else ():
+            moved = (count(round(x)) for x in (level.asked, level.fetched, level.written))
+            rows.append(
+                [f"{use.route} in {level.tier.upper()}", ("", None), *moved, share(level.hit_rate, 1), ("", None)]
+            )
     columns = [
         ("cache", ""), ("indices", "number"), ("distinct rows", "number"), ("fetched", "number"),
         ("written home", "number"), ("hits of rows", "fraction"), ("hits of indices", "fraction"),
