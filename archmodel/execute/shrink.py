@@ -72,9 +72,10 @@ def shrink(workload: Workload, plan: Plan, placement: Placement) -> Small:
     bucket = float(np.max(plan.gradient_bucket)) * small.dense_parameters / workload.dense_parameters
     pieces = np.bincount(placement.table, minlength=len(tables))
 
-    share = placement.cache_share if placement.levels else np.zeros((0, len(tables)))
     caches = {
-        t: tuple(_cache(c, float(s), rows[t]) for c, s in zip(placement.caches[t], share[:, t], strict=False))
+        t: tuple(
+            _cache(c, share, rows[t]) for c, share in zip(placement.caches[t], placement.shares_of(t), strict=True)
+        )
         for t in chosen
         if placement.cached[t]
     }

@@ -157,6 +157,11 @@ class Placement:
                 rows += np.bincount(table, (-(-b.rows // self.unit_rows[b.shards][:, None])).sum(1), len(rows))
         return np.asarray(held / np.maximum(rows, 1.0))
 
+    def shares_of(self, t: int) -> list[float]:
+        """`cache_share` of one table as a plan may write it: whole sets may make a lower cache hold less than the one
+        above it, which asked for no more."""
+        return [float(share) for share in np.maximum.accumulate(self.cache_share[: len(self.caches[t]), t])]
+
     @cached_property
     def _entry_bytes(self) -> Array:
         """Bytes of the tables of every entry that have a cache of a level, on every rank: (levels, entries, ranks)."""

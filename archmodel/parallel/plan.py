@@ -168,7 +168,8 @@ class TablePlan(Component):
     )
     cache: Annotated[tuple[CachePlan, ...] | None, OneOrMore()] = Field(
         default=None,
-        description="cache of rows in a faster tier, or several from the fastest tier down, each above the next",
+        description="cache of rows in a faster tier, or several from the fastest tier down, each above the next; "
+        "[]: none, whatever the default has",
     )
     dtype: Dtype | None = Field(default=None, description="precision of the rows")
     optimizer: Optimizer | None = Field(default=None, description="sparse optimizer")

@@ -185,7 +185,7 @@ def _check_entries(entries: _Entries, tables: Tables, layout: Layout, problems: 
             problems.append(
                 (f"{path}.tier", f"data_parallel keeps its replicas in hbm; every other sharding can use {entry.tier}")
             )
-        if kind == "data_parallel" and entry.cache is not None:
+        if kind == "data_parallel" and entry.cache:
             problems.append((f"{path}.cache", "data_parallel keeps its replicas in hbm and has nothing to cache"))
         pieces = entry.column_shards
         if pieces is not None and kind in {"table_wise", "row_wise", "table_row_wise", "data_parallel"}:

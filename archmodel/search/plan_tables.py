@@ -49,7 +49,7 @@ def tables_of(design: Design, options: Options, assignment: Assignment) -> dict[
 def _cache(placement: Placement, t: int) -> dict[str, Any] | list[dict[str, Any]]:
     """A table's caches as a plan writes them: of an entry of its own, so by their share of the table."""
     found = []
-    for cache, share in zip(placement.caches[t], placement.cache_share[:, t].tolist(), strict=False):
+    for cache, share in zip(placement.caches[t], placement.shares_of(t), strict=True):
         given: dict[str, Any] = {"in": cache.tier, "size": f"{100 * share!r} %", "policy": cache.policy}
         given |= {"ways": cache.ways, "prefetch": cache.prefetch}
         found.append(given if cache.page is None else {**given, "page": f"{float(np.max(cache.page))!r} B"})

@@ -392,6 +392,16 @@ def test_caches_above_one_another_in_reports_plan_files_and_checks(tiered: Maker
     assert run(commands, ["explain", path, "row.cache_fetch", *sets]).exit_code == 0
 
 
+def test_a_lower_cache_that_whole_sets_make_smaller_is_written_and_checked_too(tiered: Maker) -> None:
+    levels = [{"in": "hbm", "size": 1010, "ways": None}, {"in": "ddr", "size": 1010, "ways": 32}]
+    design = tiered({CACHE: levels})
+    share = design.placement.cache_share[:, design.placement.cached]
+    assert np.all(share[1] < share[0])
+    again = design.with_({"plan.tables": written(design)})
+    assert np.allclose(again.placement.cache_share, design.placement.cache_share, atol=1e-6)
+    assert am.check(design, steps=1).passed
+
+
 @pytest.mark.parametrize(
     ("cache", "path", "says"),
     [

@@ -224,6 +224,15 @@ def test_a_list_of_one_cache_is_that_cache() -> None:
     assert place({"tier": "ssd", "cache": [HBM]}).caches == place({"tier": "ssd", "cache": HBM}).caches
 
 
+def test_an_empty_list_leaves_out_the_caches_of_the_default() -> None:
+    rules = [
+        {"match": {"name": "hot"}, "cache": []},
+        {"match": {"name": "one"}, "sharding": "data_parallel", "cache": []},
+    ]
+    rules[1]["tier"] = "hbm"
+    assert place({"tier": "ssd", "cache": [HBM, DDR]}, rules=rules).cached.tolist() == [False, True, True, False]
+
+
 def test_only_caches_above_a_table_are_its_own() -> None:
     """Tables placed in host memory have the cache in HBM; bytes of the one there are for those below."""
     caches = [{"in": "hbm", "size": "8 kB", "ways": None}, {"in": "ddr", "size": "100 kB", "ways": None}]
@@ -244,3 +253,9 @@ def test_memory_that_the_plan_reserves_is_not_filled_with_tables() -> None:
 
     assert placed(0.0)[0] == "hbm" and placed(0.5)[0] == "ddr"
     assert placed(0.5)[3] == "hbm"
+
+
+def test_the_schema_takes_one_cache_or_a_list() -> None:
+    cache = Plan.model_json_schema()["$defs"]["TablePlan"]["properties"]["cache"]["anyOf"]
+    item = {"$ref": "#/$defs/CachePlan"}
+    assert cache == [item, {"type": "array", "items": item}, {"type": "null"}]
