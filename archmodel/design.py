@@ -209,7 +209,7 @@ def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str,
 
     `sets`: {dotted path: text} overrides, as --set gives them.
 
-    `root`: a directory that `use:` may not leave. Raises DesignError with every problem of the file.
+    `root`: a directory that `use:` and traces may not leave. Raises DesignError with every problem of the file.
     """
     problems: list[Problem] = []
     path = catalogue.located(path)
@@ -217,7 +217,19 @@ def load(path: str | Path, *, root: str | Path | None = None, sets: Mapping[str,
     tree = without_published(tree, sets or {})
     for where, text in (sets or {}).items():
         tree = source.set_path(_in_full(tree, where), where, source.scalar(text), origin="--set")
-    return _checked(tree, Path(path), problems)
+    design = _checked(tree, Path(path), problems)
+    strays = [] if root is None else [source.problem_at(tree, *stray) for stray in _strays(design, Path(root))]
+    if strays:
+        raise DesignError(strays)
+    return design
+
+
+def _strays(design: Design, root: Path) -> Iterator[tuple[str, str]]:
+    """Traces that lie outside `root`, which a file from a stranger must not name."""
+    for name, group in getattr(design.workload, "tables", {}).items():
+        file = getattr(getattr(group, "access", None), "file", None)
+        if file is not None and not Path(file).resolve().is_relative_to(root.resolve()):
+            yield source.join(f"workload.tables.{name}.access", "file"), "lies outside the root folder"
 
 
 def load_system(path: str | Path, *, root: str | Path | None = None) -> System:

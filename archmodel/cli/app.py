@@ -114,7 +114,7 @@ settings = click.option(
     type=Setting(),
     help='Change a value: --set system.node.nic.bandwidth="400 Gbit/s". May be repeated.',
 )
-root = click.option("--root", type=click.Path(path_type=Path), help="A directory that `use:` may not leave.")
+root = click.option("--root", type=click.Path(path_type=Path), help="A directory that `use:` and traces may not leave.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object in SI units.")
 
 

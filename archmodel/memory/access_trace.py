@@ -106,7 +106,8 @@ class Trace(AccessDistribution):
         try:
             status = os.stat(path)
         except OSError as error:
-            raise TraceError(self.file, error.strerror or "cannot be read") from None
+            where = "; a path in a design is taken from the working directory" if not path.is_absolute() else ""
+            raise TraceError(self.file, f"{(error.strerror or 'cannot be read').lower()}{where}") from None
         return _profile(path, self.column, status.st_mtime_ns, status.st_size)
 
     def _of(self, num_embeddings: Num, draws: Num | None = None) -> Profile:

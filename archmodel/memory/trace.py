@@ -22,7 +22,14 @@ MOST: Final = 2**63 - 1
 
 Ids = npt.NDArray[np.int64]
 _COMMENT = re.compile(rb"^[ \t]*#[^\n]*", re.MULTILINE)
+_GAP = re.compile(rb"(^|,)[ \t]*,", re.MULTILINE)
+_END = b"\n"
+_PLAIN = b"0123456789, \t\r\n\v\f"
+_LOWEST, _HIGHEST = "row ids are 0 or more", "the highest row id is 2^63 - 1"
+_MARK = b"\xef\xbb\xbf"
+"""Byte order mark of UTF-8."""
 _DIGITS = 18
+"""Of numbers that are below 2^63 whatever they are."""
 _SPARSE = 4
 """Ids this many times above the number of accesses are numbered anew."""
 
@@ -42,8 +49,8 @@ class TraceError(ArchmodelError, ValueError):
 class TraceFile:
     """A file of row ids in the order of access.
 
-    .npy: one row of integers. .parquet: a column of integers (`column` when there are several). Text: integers apart by
-    white space or commas; a line that starts with # is a comment.
+    .npy: one row of integers. .parquet: a column of integers (`column` when there are several). Text (UTF-8): integers
+    apart by white space or commas; a line that starts with # is a comment.
     """
 
     path: Path
@@ -58,6 +65,8 @@ class TraceFile:
             raise TraceError(self.path, f"a trace is one of {known}, not {escape(suffix) or 'a file without suffix'}")
         if self.path.is_dir():
             raise TraceError(self.path, "is a folder; a file of row ids is needed")
+        if self.path.exists() and not self.path.is_file():
+            raise TraceError(self.path, "is no regular file; a trace is read more than once")
         seen = 0
         try:
             for piece in reader(self, size):
@@ -80,7 +89,7 @@ class TraceFile:
         bad = piece < 0 if piece.dtype.kind == "i" else piece > MOST
         if bad.any():
             first = int(np.argmax(bad))
-            why = "row ids are 0 or more" if piece.dtype.kind == "i" else "the highest row id is 2^63 - 1"
+            why = _LOWEST if piece.dtype.kind == "i" else _HIGHEST
             raise TraceError(self.path, f"access {seen + first} is to row {piece[first]}; {why}")
         return piece.astype(np.int64, copy=False)
 
@@ -127,12 +136,15 @@ def _parquet(trace: TraceFile, size: int) -> Iterator[npt.NDArray[Any]]:
 def _text(trace: TraceFile, size: int) -> Iterator[npt.NDArray[Any]]:
     line, rest = 1, b""
     with trace.path.open("rb") as file:
+        start = file.read(len(_MARK))
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise TraceError(trace.path, "is text in UTF-16; UTF-8 is needed")
+        rest = b"" if start == _MARK else start
         while True:
             read = file.read(8 * size)
             block = rest + read
-            cut = len(block) if not read else max(block.rfind(b"\n"), block.rfind(b" "), block.rfind(b",")) + 1
-            if b"#" in block[:cut] and read:
-                cut = block.rfind(b"\n") + 1  # never inside a comment
+            apart = b"\n" if b"#" in block else b"\n," if b"," in block else b"\n "  # no comment nor gap in two pieces
+            cut = max(block.rfind(mark) for mark in (apart[:1], apart[-1:])) + 1 if read else len(block)
             block, rest = block[:cut], block[cut:]
             if len(rest) > size * 64:
                 raise TraceError(trace.path, f"line {line}: no end of a row id or comment in {len(rest):,} bytes")
@@ -147,17 +159,17 @@ def _text(trace: TraceFile, size: int) -> Iterator[npt.NDArray[Any]]:
 def _words(trace: TraceFile, block: bytes, line: int) -> Ids:
     """The numbers of a piece of text that starts on line `line`."""
     plain = _COMMENT.sub(b"", block) if b"#" in block else block
+    gap = _GAP.search(plain) if b"," in plain else None
+    if gap is not None:
+        raise TraceError(trace.path, f"line {line + plain.count(_END, 0, gap.start())}: no row id before a comma")
     words = plain.replace(b",", b" ").split()
     if not words:
         return np.zeros(0, dtype=np.int64)
-    try:
-        if max(map(len, words)) > _DIGITS:
-            raise ValueError
+    if max(map(len, words)) <= _DIGITS and not plain.translate(None, _PLAIN):
         return np.array(words, dtype="S").astype(np.int64)
-    except ValueError:
-        for number, text in enumerate(plain.split(b"\n"), line):
-            _blame(trace, text.replace(b",", b" ").split(), number)
-        raise TraceError(trace.path, f"line {line} or later: no row ids") from None
+    for number, text in enumerate(plain.split(_END), line):
+        _blame(trace, text.replace(b",", b" ").split(), number)
+    return np.array([int(word) for word in words], dtype=np.int64)
 
 
 def _blame(trace: TraceFile, fields: list[bytes], line: int) -> None:
@@ -168,8 +180,10 @@ def _blame(trace: TraceFile, fields: list[bytes], line: int) -> None:
         if not digits.isdigit():
             what = "is NaN" if digits.lower() == b"nan" else "is no row id"
             raise TraceError(trace.path, f"line {line}: {word} {what}")
-        if len(field) > _DIGITS:
-            raise TraceError(trace.path, f"line {line}: row id {word} is longer than {_DIGITS} digits")
+        if field[:1] == b"-" and digits.strip(b"0"):
+            raise TraceError(trace.path, f"line {line}: row {word}; {_LOWEST}")
+        if len(digits.lstrip(b"0")) > _DIGITS + 1 or int(digits) > MOST:
+            raise TraceError(trace.path, f"line {line}: row {word}; {_HIGHEST}")
 
 
 class Accesses:

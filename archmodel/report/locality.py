@@ -18,7 +18,7 @@ from archmodel.memory.cache_exact import CacheSimulator
 from archmodel.memory.cache_policy import Policy
 from archmodel.memory.trace import TraceFile
 from archmodel.report.terminal import console, emit, table
-from archmodel.report.words import one_line, percent, whole
+from archmodel.report.words import one_line, percent, plural, whole
 
 HOT = (0.0001, 0.001, 0.01, 0.1)
 """Shares of the rows whose accesses are reported."""
@@ -138,7 +138,7 @@ def show_locality(found: Locality, *, file: TextIO | None = None, width: int | N
     first = found.unique / found.accesses
     law = f" · nearest Zipf exponent {found.alpha:.2f}" if found.alpha is not None else ""
     title = Text(
-        f"{one_line(found.path)}  {found.accesses:,} accesses to {found.unique:,} rows · "
+        f"{one_line(found.path)}  {plural(found.accesses, 'access')} to {plural(found.unique, 'row')} · "
         f"first accesses {percent(first, 1)}{law}\n"
     )
     names = [name.replace("_", " ") for name in found.curves]

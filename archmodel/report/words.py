@@ -73,5 +73,5 @@ def money(usd: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 rank`, `128 ranks`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """`1 rank`, `128 ranks`, `2 accesses`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"

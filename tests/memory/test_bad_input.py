@@ -110,3 +110,25 @@ def test_parquet_traces(tmp_path: Path, column: list[float | None], cut: int | N
     file.write_bytes(file.read_bytes()[:cut])
     done = CliRunner().invoke(commands, ["locality", str(file)])
     assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_trace_outside_the_root_is_not_opened(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "ids.txt"
+    inside.mkdir()
+    outside.write_text("secret\n", encoding="ascii")
+    (inside / "ids.txt").write_text("1\n" * 256, encoding="ascii")
+    (inside / "link.txt").symlink_to(outside)
+    file = inside / "small.yaml"
+    for name, code in ((inside / "ids.txt", 0), (outside, 2), (inside / "link.txt", 2), (inside / "../ids.txt", 2)):
+        access = f"access: {{kind: trace, file: {name}}}"
+        tables = DESIGN.replace("many: {num_embeddings: 50,", f"many: {{{access}, num_embeddings: 50,")
+        file.write_text(tables, encoding="utf-8")
+        done = CliRunner().invoke(commands, ["evaluate", str(file), "--root", str(inside)])
+        assert done.exit_code == code, done.stderr
+        assert ("small.yaml:18:" in done.stderr and "lies outside the root folder" in done.stderr) == (code == 2)
+        assert "secret" not in done.stderr
+
+
+def test_a_trace_that_is_not_there_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "evaluate", f"{ACCESS}={{kind: trace, file: nowhere.npy}}")
+    assert (code, "nowhere.npy: no such file" in text, "working directory" in text) == (2, True, True)

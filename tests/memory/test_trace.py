@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -50,17 +51,46 @@ def refused(path: Path, column: str | None = None) -> str:
     [
         ("", "is empty"),
         ("# nothing\n", "is empty"),
-        ("1 2\n3 -4\n", "access 3 is to row -4"),
+        ("1 2\n3 -4\n", "line 2: row -4; row ids are 0 or more"),
         ("1\n\n nan\n", "line 3: nan is NaN"),
         ("1 2.5\n", "line 1: 2.5 is no row id"),
         ("1\n2 cat\x1b\n", "line 2: cat\\x1b is no row id"),
-        ("1\n12345678901234567890\n", "line 2: row id 12345678901234567890 is longer"),
+        ("1\n9223372036854775808\n", "line 2: row 9223372036854775808; the highest row id is 2^63 - 1"),
+        ("1\n\n" + "9" * 5000, "line 3: row " + "9" * 40 + "; the highest"),
+        ("1_000\n", "line 1: 1_000 is no row id"),
+        ("1,2\n3,,4\n", "line 2: no row id before a comma"),
+        ("1,\n2,\n ,3\n", "line 3: no row id before a comma"),
+        ("\ufeffcat\n", "line 1: cat is no row id"),
     ],
 )
 def test_bad_text(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(text, encoding="utf-8")
     assert message in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("\ufeff1\r\n2\r\n", [1, 2]),
+        ("# a, comma,, in a comment\n1,\n2,\n", [1, 2]),
+        ("1 , 2 ,3\t4", [1, 2, 3, 4]),
+        ("007 +8 -0\n" + "0" * 30 + "9", [7, 8, 0, 9]),
+        (f"{2**63 - 1}\n{10**18}", [2**63 - 1, 10**18]),
+    ],
+)
+def test_text_of_every_sort(tmp_path: Path, text: str, ids: list[int]) -> None:
+    path = tmp_path / "ids.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    for size in (1, 2, 100):  # pieces of 8 bytes and more
+        assert np.concatenate(list(TraceFile(path).pieces(size))).tolist() == ids
+
+
+def test_text_that_is_not_utf8_and_files_that_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "wide.txt").write_text("1\n2\n", encoding="utf-16")
+    assert "UTF-16" in refused(tmp_path / "wide.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert "no regular file" in refused(tmp_path / "pipe.txt")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +205,7 @@ def test_questions_that_a_trace_cannot_answer(trace: Trace) -> None:
         trace.expected_unique(np.array([500.0, 499.0]), 10)
     with pytest.raises(TraceError, match="has 4,000 accesses; 4,001 are drawn"):
         trace.expected_unique(500, 4001)
-    with pytest.raises(TraceError, match="No such file"):
+    with pytest.raises(TraceError, match="no such file"):
         Trace(file="/nowhere.npy").expected_unique(500, 1)
     small = trace.shrunk(20)
     assert small.sample(20, 50, np.random.default_rng(0)).max() < 20
