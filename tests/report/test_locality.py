@@ -54,7 +54,7 @@ def test_one_row_and_bad_traces(tmp_path: Path) -> None:
     one = tmp_path / "one.txt"
     one.write_text("7\n7\n", encoding="ascii")
     done = CliRunner().invoke(commands, ["locality", str(one)])
-    assert done.exit_code == 0 and "2 accesses to 1 rows" in done.stdout
+    assert done.exit_code == 0 and "2 accesses to 1 row ·" in done.stdout
     rates = json.loads(CliRunner().invoke(commands, ["locality", str(one), "--json"]).stdout)["hit_rate"]
     assert rates["lru"] == rates["lru_32_way"] == [0.5]  # one row is a set of one
     one.write_text("7\n-7\n", encoding="ascii")
