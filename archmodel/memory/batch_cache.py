@@ -66,8 +66,8 @@ class Accesses:
 
     @classmethod
     def of_draws(cls, popularity: Popularity, draws: Array) -> Accesses:
-        """Of batches of `draws` draws each: rate = 1 - (1 - p)^n."""
-        quiet = popularity._log_missed(draws)
+        """Of batches of `draws` draws each: rate = 1 - (1 - p)^n. Fewer than a double's square can hold are none."""
+        quiet = popularity._log_missed(np.where(draws > np.sqrt(np.finfo(float).tiny), draws, 0.0))
         rows = np.where(popularity.probability > 0, popularity.rows, 0.0)
         return cls(rows, -np.expm1(quiet), quiet, popularity.reachable)
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from archmodel.memory.access import Uniform, Zipf
@@ -151,6 +151,7 @@ def test_expectations_of_a_lower_level_are_within_their_stated_error(
 
 
 @settings(max_examples=40, deadline=None)
+@example(Uniform(), 11687, 6.5e-305, [("lru", None), ("fifo", None)], 0.0)
 @given(
     st.one_of(st.just(Uniform()), st.builds(Zipf, alpha=st.floats(0, 2))),
     st.integers(1, 10**7),
